@@ -21,7 +21,7 @@ import rich.console
 
 from nodemanager import cli
 from nodemanager.commands import listing, listing_screen, show
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.journal.event import LoggedEvent

@@ -23,8 +23,7 @@ from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.world import WorkerState
 from nodemanager.core.operate.commands import consequences
 from nodemanager.core.operate.replies import Command, Reply
-from nodemanager.core.operate.verb_row import CommandTarget
-from nodemanager.core.operate.verbs import Verb
+from nodemanager.core.operate.verbs import CommandTarget, Verb
 from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import add_commands
 from tests.actors.rig import Rig, rigs

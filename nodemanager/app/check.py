@@ -18,7 +18,7 @@ from nodemanager.app.from_config import (
 )
 from nodemanager.config import Config, ini, load
 from nodemanager.config.values import Dispatcher, StoreProvider
-from nodemanager.core.plan.names import apart
+from nodemanager.core.plan.slots import apart
 from nodemanager.errors import SchedulerError
 from nodemanager.lib.clock import SystemClock
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 from nodemanager.app.state import Facts
 from nodemanager.core.explain import differs
-from nodemanager.core.explain.decision_view import DecisionView
 from nodemanager.core.explain.differs import Differences, ManagerDecision
-from nodemanager.core.explain.explain import APPLY, STANDBY
+from nodemanager.core.explain.explain import APPLY, STANDBY, DecisionView
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import StartError

@@ -29,8 +29,7 @@ from nodemanager.app.process import BEAT_S, STOPS, Pulse, set_up_log, wait_betwe
 from nodemanager.app.reload import Reloader
 from nodemanager.app.state import Lease, LeaseTaken, StateDirectory
 from nodemanager.config import Config
-from nodemanager.core.explain.decision_view import DecisionView
-from nodemanager.core.explain.explain import APPLY, DRY_RUN, STANDBY
+from nodemanager.core.explain.explain import APPLY, DRY_RUN, STANDBY, DecisionView
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.safety import lease as rules

@@ -22,8 +22,7 @@ from nodemanager.app import adapters, wiring
 from nodemanager.app.from_config import settings_of
 from nodemanager.app.state import Facts, RememberedBacklog, RememberedIdentity
 from nodemanager.config import Config, StoreProvider
-from nodemanager.core.explain.decision_view import DecisionView
-from nodemanager.core.explain.explain import APPLY, STANDBY
+from nodemanager.core.explain.explain import APPLY, STANDBY, DecisionView
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import StartError
 from nodemanager.journal.told import Teller

@@ -12,7 +12,7 @@ from nodemanager.app import adapters
 from nodemanager.app.operators import BacklogCommands, OperatorCommands
 from nodemanager.app.state import StateDirectory
 from nodemanager.config import Config
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.model.lease import LeaseView
 from nodemanager.httpserver.server import HttpServer
 from nodemanager.lib import control, log

@@ -14,7 +14,7 @@ from nodemanager.actors.daemon.backlog_marks import (
     StopBacklog,
 )
 from nodemanager.actors.messages import Ordered, PowerAsked, Ref
-from nodemanager.core.operate.backlog_marks import Order, Statuses
+from nodemanager.core.operate.backlog import Order, Statuses
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 

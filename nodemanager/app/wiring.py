@@ -26,8 +26,7 @@ from nodemanager.app.adapters import RecordService, Wishlist, scheduler_of, wish
 from nodemanager.app.from_config import user_data_of
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import Config
-from nodemanager.core.explain.decision_view import DecisionView
-from nodemanager.core.explain.explain import APPLY
+from nodemanager.core.explain.explain import APPLY, DecisionView
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import CloudError, SchedulerError, StoreError
 from nodemanager.journal.api import Journal

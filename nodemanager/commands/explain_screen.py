@@ -12,7 +12,7 @@ from rich.text import Text
 from nodemanager.commands import show
 from nodemanager.commands.times import local
 from nodemanager.commands.why_screen import job_screen
-from nodemanager.core.explain.lately import did
+from nodemanager.core.explain.events import did
 from nodemanager.core.model.reasons import Event
 from nodemanager.lib.logline import Json, measure, span
 

@@ -13,8 +13,7 @@ from nodemanager.commands.ids import complete_id
 from nodemanager.commands.show import print_json
 from nodemanager.commands.waiting import until_clean, until_gone, wait_option
 from nodemanager.core.model.annotations import FORCIBLE
-from nodemanager.core.operate.verb_row import Takes
-from nodemanager.core.operate.verbs import GROUPS, Verb
+from nodemanager.core.operate.verbs import GROUPS, Takes, Verb
 from nodemanager.lib.logline import Json, span, visible
 
 RUNTIME_FAILURE, WRONG_CONFIGURATION = 1, 2

@@ -14,8 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.explain.decision_view import DecisionView
-from nodemanager.core.explain.explain import APPLY, DRY_RUN, Explanation, explain
+from nodemanager.core.explain.explain import APPLY, DRY_RUN, DecisionView, Explanation, explain
 from nodemanager.core.explain.findings import Finding
 from nodemanager.core.model.reasons import is_flip
 from nodemanager.core.operate.naming import UnknownIdError

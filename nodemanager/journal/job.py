@@ -13,7 +13,7 @@ from itertools import dropwhile, takewhile
 from operator import not_
 from pathlib import Path
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.jobs import WaitingJob, jobs
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.observe.facts import DemandSeen, SchedulerSeen

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nodemanager.core.explain.lately import Group, grouped
+from nodemanager.core.explain.events import Group, grouped
 from nodemanager.core.operate.naming import Thing, UnknownIdError, resolve
 from nodemanager.journal.event import COLUMNS, LoggedEvent, event_of_row
 from nodemanager.journal.opened import opened, reported_as_damage

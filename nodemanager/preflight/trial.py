@@ -23,7 +23,7 @@ from nodemanager.app.operators import OperatorCommands
 from nodemanager.app.process import STOPS
 from nodemanager.cloud.checks import CheckStatus, Found
 from nodemanager.config import Config
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.inventory import NodeRow, take
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Event, Reason

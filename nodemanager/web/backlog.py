@@ -20,9 +20,18 @@ from falcon.asgi import Request, Response
 
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.operate.adoption import adoptable
-from nodemanager.core.operate.backlog import Candidate, IndexedPlan, Item, ItemAction, proposal
-from nodemanager.core.operate.backlog_marks import ItemMarks, Order, Statuses, statuses
+from nodemanager.core.operate.backlog import (
+    Candidate,
+    IndexedPlan,
+    Item,
+    ItemAction,
+    ItemMarks,
+    Order,
+    Statuses,
+    adoptable,
+    proposal,
+    statuses,
+)
 from nodemanager.lib.logline import Json, as_json, timestamp
 from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Doorkeeper, bad_request, text_of, told_by

@@ -23,8 +23,7 @@ import falcon
 from falcon.asgi import Request, Response
 
 from nodemanager.core.operate.replies import Command, Reply, Result, lacks_reason
-from nodemanager.core.operate.verb_row import CommandTarget, Takes
-from nodemanager.core.operate.verbs import Verb
+from nodemanager.core.operate.verbs import CommandTarget, Takes, Verb
 from nodemanager.journal.explained import plain
 from nodemanager.lib.workers import Workers
 from nodemanager.web.door import user_of

@@ -17,8 +17,7 @@ from typing import Any
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.explain.decision_view import DecisionView
-from nodemanager.core.explain.explain import STANDBY
+from nodemanager.core.explain.explain import STANDBY, DecisionView
 from nodemanager.core.explain.verify import NO_DECISION, Verification, verify
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError

@@ -27,9 +27,9 @@ import falcon
 from falcon.asgi import Request
 
 from nodemanager.core.explain import inventory
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.events import QUIET
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.jobs import jobs
-from nodemanager.core.explain.lately import QUIET
 from nodemanager.core.explain.lists import (
     DECISIONS,
     GROUPS,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.inventory import hosts_of
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.reasons import Event

@@ -20,10 +20,10 @@ from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.operate.verbs import STANDING
 from nodemanager.core.plan.leftovers import LedgerState
-from nodemanager.core.plan.notices import Notice
 from nodemanager.core.plan.rotation import Rotation
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.spares import Spares
+from nodemanager.core.plan.summary import Notice
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.logline import Json, timestamp
 

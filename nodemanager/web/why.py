@@ -13,7 +13,7 @@ from typing import Any
 
 from falcon.asgi import Request
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.why import Blocker, SizeWhy, why
 from nodemanager.journal.explained import plain
 from nodemanager.journal.job import told_job

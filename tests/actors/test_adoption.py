@@ -10,9 +10,7 @@ import pytest
 from nodemanager.actors.daemon.backlog_marks import StopBacklog
 from nodemanager.actors.messages import Beat, Ordered
 from nodemanager.core.model.world import Tags
-from nodemanager.core.operate.adoption import adoptable
-from nodemanager.core.operate.backlog import Item, Stand
-from nodemanager.core.operate.backlog_marks import Order
+from nodemanager.core.operate.backlog import Item, Order, Stand, adoptable
 from nodemanager.core.operate.replies import Command
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import BadRequest, CloudError, NotSent, RemoteError, Throttled

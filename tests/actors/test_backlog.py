@@ -17,8 +17,7 @@ from nodemanager.actors.daemon.backlog_marks import (
 )
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Guarantee
-from nodemanager.core.operate.backlog import Item, ItemAction, Stand, proposal
-from nodemanager.core.operate.backlog_marks import Order, Statuses
+from nodemanager.core.operate.backlog import Item, ItemAction, Order, Stand, Statuses, proposal
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal

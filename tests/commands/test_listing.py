@@ -11,8 +11,7 @@ from rich.console import Console
 
 from nodemanager import cli
 from nodemanager.commands import listing, show
-from nodemanager.core.explain.decision_view import DecisionView
-from nodemanager.core.explain.explain import APPLY
+from nodemanager.core.explain.explain import APPLY, DecisionView
 from nodemanager.core.model.world import WorkerState
 from nodemanager.web import lists
 from tests.core.build import World, node, world

@@ -18,9 +18,9 @@ from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.leftovers import LedgerState
-from nodemanager.core.plan.notices import Notice
 from nodemanager.core.plan.slots import Leak, Slots
 from nodemanager.core.plan.spares import Spares
+from nodemanager.core.plan.summary import Notice
 from nodemanager.web.status import NodeCounts, PollStatus, Status
 
 NOW = 5000.0

@@ -14,7 +14,7 @@ from nodemanager.commands import verify as command
 from nodemanager.commands import verify_screen
 from nodemanager.commands.client import ClientError
 from nodemanager.commands.verify import FIRST_S, attempt
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.verify import NO_DECISION, verify
 from nodemanager.web.explain import as_json
 from tests.core.build import World

@@ -13,8 +13,7 @@ from nodemanager import cli
 from nodemanager.commands import listing
 from nodemanager.commands import why as command
 from nodemanager.commands.client import ClientError
-from nodemanager.core.explain.decision_view import DecisionView
-from nodemanager.core.explain.explain import APPLY
+from nodemanager.core.explain.explain import APPLY, DecisionView
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.job import told_job

@@ -23,8 +23,8 @@ from nodemanager.core.observe.history import Unpaired
 from nodemanager.core.observe.listing_history import Absence, KnownSets
 from nodemanager.core.observe.pings import Heard
 from nodemanager.core.observe.snapshot import Expected, Flight, Limits
-from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.destroy import ShutdownOrder
+from nodemanager.core.plan.orders import BootOrder
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.journal.codec import dump, load, without_secrets
 from nodemanager.journal.listings import NODES, RECORDS

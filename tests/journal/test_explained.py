@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.core.explain.decision_view import DecisionView
-from nodemanager.core.explain.explain import DRY_RUN
+from nodemanager.core.explain.explain import DRY_RUN, DecisionView
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.jobs import jobs
 from nodemanager.core.model.world import Job
 from nodemanager.core.observe.facts import DemandSeen

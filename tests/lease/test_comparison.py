@@ -11,8 +11,7 @@ import pytest
 from nodemanager.app.comparison import Comparison
 from nodemanager.app.state import JsonScalar
 from nodemanager.core.explain import differs
-from nodemanager.core.explain.decision_view import DecisionView
-from nodemanager.core.explain.explain import APPLY, STANDBY
+from nodemanager.core.explain.explain import APPLY, STANDBY, DecisionView
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import SchedulerVerb

@@ -184,7 +184,7 @@ GUARDS = (
     TextMutant(
         "D12",
         "what an admin drained is drained by us too, and resumed later",
-        "core/plan/drains.py",
+        "core/plan/orders.py",
         "told is not None or word.is_set_aside or may",
         "told is not None or may",
         "tests/core/execute/test_dispatch.py::"
@@ -328,7 +328,7 @@ GUARDS = (
     TextMutant(
         "D12",
         "a scheduler is told to drain the host of another life",
-        "core/execute/dispatch.py",
+        "core/execute/drain.py",
         "(record.incarnation, record.hostname) != (order.record.incarnation, order.hostname)",
         "record.hostname != order.hostname",
         f"{_DUE}test_an_order_to_the_scheduler_stands_until_anything_forbids_it_d12_l6_c9",
@@ -336,7 +336,7 @@ GUARDS = (
     TextMutant(
         "D12",
         "a drain goes out that a late order may undo",
-        "core/execute/dispatch.py",
+        "core/execute/drain.py",
         "    return not (order.on and may_be_undone(record, seen.snapshot))\n",
         "    return True\n",
         f"{_DUE}test_no_drain_goes_out_while_an_unclear_order_may_undo_it_d12",

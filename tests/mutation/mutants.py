@@ -44,7 +44,7 @@ MUTANTS = (
     TextMutant(
         "C12",
         "a store that can't compare is told to delete by an option that does nothing there",
-        "core/plan/notices.py",
+        "core/plan/summary.py",
         "PRUNE if settings.compare_and_set else PRUNE_BY_HAND",
         "PRUNE",
         "tests/core/plan/test_notices.py::"
@@ -565,7 +565,7 @@ MUTANTS = (
     TextMutant(
         "C8",
         "a node is destroyed while its record is in flight",
-        "core/plan/shutdowns.py",
+        "core/plan/orders.py",
         "if (record.uuid if record else view.node.tags.record) in snapshot.record_flights:",
         "if False:",
         "tests/core/plan/test_plan.py::test_a_node_whose_record_is_in_flight_is_not_destroyed_c8",
@@ -573,7 +573,7 @@ MUTANTS = (
     TextMutant(
         "U1",
         "a record that we wrote since its listing is used again",
-        "core/plan/boots.py",
+        "core/plan/orders.py",
         "if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:",
         "if listing is None:",
         "tests/core/plan/test_plan.py::"
@@ -1012,7 +1012,7 @@ MUTANTS = (
     TextMutant(
         "D11",
         "a node that changed since the operator saw it is adopted",
-        "core/operate/adoption.py",
+        "core/operate/backlog.py",
         "    if version != item.version:\n",
         "    if False:\n",
         "tests/core/operate/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
@@ -1020,7 +1020,7 @@ MUTANTS = (
     TextMutant(
         "T3",
         "another pool's node is adopted",
-        "core/operate/adoption.py",
+        "core/operate/backlog.py",
         "    if node.tags.pool is not None:\n        return ItemStatus(Stand.CHANGED, Reason.OTHER_POOL",
         "    if False:\n        return ItemStatus(Stand.CHANGED, Reason.OTHER_POOL",
         "tests/core/operate/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
@@ -1403,7 +1403,7 @@ MUTANTS = (
     TextMutant(
         "D12",
         "an earlier order of ours may undo a drain",
-        "core/plan/drains.py",
+        "core/plan/orders.py",
         "    return any(snapshot.now - at <= LATE_ORDER_S for at in times)\n",
         "    return False\n",
         "tests/core/execute/test_dispatch.py::test_no_drain_is_given_while_an_earlier_order_may_undo_it_d12",

@@ -51,7 +51,7 @@ PLACES = (
     TextMutant(
         "D6",
         "the boots of one plan all go to the emptiest place",
-        "core/plan/boots.py",
+        "core/plan/orders.py",
         "            nodes[place] += 1\n",
         "            pass\n",
         "tests/core/plan/test_places.py::"

@@ -119,7 +119,7 @@ QUEUE = (
     TextMutant(
         "U12",
         "the name that a set-up under way will get is counted for the next boot",
-        "core/plan/names.py",
+        "core/plan/slots.py",
         "        if place >= waiting:\n",
         "        if True:\n",
         "tests/core/plan/test_names.py::"

@@ -52,20 +52,18 @@ from nodemanager.core.observe import (
 from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.evidence import Impossible
 from nodemanager.core.plan import (
-    boots,
     destroy,
-    drains,
     due,
     errands,
     leftovers,
-    names,
     plan,
     rotation,
+    slots,
     spares,
     supply,
     wishes,
 )
-from nodemanager.core.plan import shutdowns as going
+from nodemanager.core.plan import orders as ordered
 from nodemanager.core.plan.demand import Market
 from nodemanager.core.safety import boot_loops, breaker, orders
 from nodemanager.errors import RemoteError
@@ -595,7 +593,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U1",
         "another pool's record is used again",
-        (off(boots._is_reusable, "not is_ours_to_claim(record, settings)"),),
+        (off(ordered._is_reusable, "not is_ours_to_claim(record, settings)"),),
     ),
     Mutant(
         "U1",
@@ -625,7 +623,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U3",
         "a record that holds something is used again",
-        (off(boots._is_reusable, "record.holds_anything or record.problems or record.held"),),
+        (off(ordered._is_reusable, "record.holds_anything or record.problems or record.held"),),
     ),
     Mutant(
         "U8",
@@ -860,7 +858,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D9",
         "any number is destroyed in one cycle",
-        (off(going.shutdown_orders, "capped and room <= 0"),),
+        (off(ordered.shutdown_orders, "capped and room <= 0"),),
     ),
     Mutant(
         "D9",
@@ -988,7 +986,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U1",
         "nothing is ever booted",
-        (off(boots.boot_orders, "not wants.boots", "True"),),
+        (off(ordered.boot_orders, "not wants.boots", "True"),),
         by=STILL,
     ),
     Mutant(
@@ -1029,7 +1027,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "B2",
         "destroys go on while the breaker is open",
         (
-            instead(going.shutdown_orders, BLOCKED, BUT_FOR_THE_BREAKER),
+            instead(ordered.shutdown_orders, BLOCKED, BUT_FOR_THE_BREAKER),
             instead(destroy.confirm_shutdown, BLOCKED, BUT_FOR_THE_BREAKER),
             off(
                 destroy.confirm_shutdown,
@@ -1423,7 +1421,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a busy node is replaced",
         (
             instead(rotation._Turn._is_free, "view.verdict.reason in IDLE", "True"),
-            instead(going._asking, "view.surplus_if_idle", "True"),
+            instead(ordered._asking, "view.surplus_if_idle", "True"),
         ),
     ),
     Mutant(
@@ -1519,7 +1517,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "U12",
         "a node boots under a name that the scheduler lacks",
-        (instead(names.next_names, "name not in known", "False"),),
+        (instead(slots.next_names, "name not in known", "False"),),
         storm=NAMELESS,
     ),
     Mutant(
@@ -1686,7 +1684,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node that was drained in its scheduler is never given work again",
         (
             instead(
-                drains._order_of,
+                ordered._order_of,
                 "word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot)",
                 "False",
             ),
@@ -1697,7 +1695,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D12",
         "a node is never drained in its scheduler",
-        (instead(drains._is_to_go, "view.verdict.reason is Reason.DRAIN_AWAITED", "False"),),
+        (instead(ordered._is_to_go, "view.verdict.reason is Reason.DRAIN_AWAITED", "False"),),
         by=STILL,
         storm=DISPATCHED,
     ),

@@ -22,9 +22,7 @@ from nodemanager.core.model.annotations import FORCIBLE
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.operate.adoption import adoptable
-from nodemanager.core.operate.backlog import Item, ItemAction, proposal
-from nodemanager.core.operate.backlog_marks import Order
+from nodemanager.core.operate.backlog import Item, ItemAction, Order, adoptable, proposal
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan

@@ -9,11 +9,14 @@ import pytest
 import requests
 
 from nodemanager.actors.daemon.backlog_marks import BacklogView
-from nodemanager.core.operate.backlog import IndexedPlan, Item, ItemAction, indexed_plan
-from nodemanager.core.operate.backlog_marks import (
+from nodemanager.core.operate.backlog import (
+    IndexedPlan,
+    Item,
+    ItemAction,
     ItemMarks,
     Order,
     Statuses,
+    indexed_plan,
     marks_of,
     statuses,
 )

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.journal.explained import told
 from nodemanager.web.explain import SOURCE, Explanations
 from nodemanager.web.metrics import Metrics

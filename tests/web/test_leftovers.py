@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Leftover, LeftoverKind
 from nodemanager.core.plan import leftovers

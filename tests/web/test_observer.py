@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.web.metrics import Metrics

@@ -20,20 +20,18 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.backlog import (
+    OVER,
     PASSING,
     IndexedPlan,
     Item,
     ItemAction,
-    ItemStatus,
-    Stand,
-    indexed_plan,
-)
-from nodemanager.core.operate.backlog_marks import (
-    OVER,
     ItemMarks,
+    ItemStatus,
     Order,
+    Stand,
     Statuses,
     due_adoptions,
+    indexed_plan,
     marks_of,
     refusal,
     statuses,

@@ -18,11 +18,10 @@ from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.core.execute.flights import Flights
 from nodemanager.core.execute.news import Inherited, LoopsReset, Throttling
-from nodemanager.core.execute.seen import snapshot_of
-from nodemanager.core.execute.state import Backlog, Own, OwnNews, State
+from nodemanager.core.execute.state import Backlog, Own, OwnNews, State, snapshot_of
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.execute.writes import Writes
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.model.breaker import COLLAPSES, Breaker
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import Dispatched

@@ -17,7 +17,7 @@ from nodemanager.actors.messages import AskNodes, AskTagged, Decide, RunErrands
 from nodemanager.core.execute.news import Deciding, OrdersBegun
 from nodemanager.core.execute.setup import order_setup
 from nodemanager.core.execute.workflow import Action
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.judge.preconditions import plan_block
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import TOLD_WITHIN_S
@@ -25,8 +25,8 @@ from nodemanager.core.model.verdict import Objection
 from nodemanager.core.model.world import Claim
 from nodemanager.core.observe.history import Nodes
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.leftovers import counts
+from nodemanager.core.plan.orders import BootOrder
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.replay.fold import Decision, decide
 

@@ -27,7 +27,7 @@ from nodemanager.core.execute.news import (
     Restored,
     StoreAnswered,
 )
-from nodemanager.core.execute.seen import wanted
+from nodemanager.core.execute.state import wanted
 from nodemanager.core.execute.workflow import Action, End, FollowUp, Key, Seen
 from nodemanager.core.model.world import Leftover
 from nodemanager.core.observe.facts import Fact

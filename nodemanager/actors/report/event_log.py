@@ -19,10 +19,10 @@ from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.clocks import ALWAYS, MeasuredClock
 from nodemanager.core.observe.snapshot import Rests
 from nodemanager.core.operate.verbs import STANDING
-from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.due import PruneOrder
 from nodemanager.core.plan.errands import Errand
+from nodemanager.core.plan.orders import BootOrder
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.lib.log import DEBUG, ERROR, INFO, WARNING, Logger

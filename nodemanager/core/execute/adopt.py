@@ -19,8 +19,14 @@ from nodemanager.core.model.settings import ORDER_TTL_S, Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, Tags
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.operate.adoption import not_as_named
-from nodemanager.core.operate.backlog import PASSING, IndexedPlan, Item, ItemStatus, Stand
+from nodemanager.core.operate.backlog import (
+    PASSING,
+    IndexedPlan,
+    Item,
+    ItemStatus,
+    Stand,
+    not_as_named,
+)
 from nodemanager.errors import NotSent, RemoteError, Throttled
 
 

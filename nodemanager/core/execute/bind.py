@@ -4,7 +4,7 @@ The node is the one that has our tag, or that the create answered. A manager tha
 between the create and this write finds the tag or, where somebody removed the tag, the answer of
 the create in its journal (`expected_again`).
 
-The plan gives the orders (`plan.bind`); the workflow reads the record again, as each ping makes
+The plan gives the orders (`plan.orders`); the workflow reads the record again, as each ping makes
 another version, confirms, and writes.
 """
 
@@ -18,7 +18,7 @@ from nodemanager.core.execute.workflow import Action, Failed, Level, LogLine, Se
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Claim, Record
-from nodemanager.core.plan.bind import BindOrder
+from nodemanager.core.plan.orders import BindOrder
 
 
 def confirm_bind(order: BindOrder, record: Record | None, seen: Seen) -> Claim | None:

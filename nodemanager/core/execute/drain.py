@@ -1,19 +1,22 @@
-"""Tells nodes to take no more work, or to take work again (SAFETY.md D12).
+"""Tells nodes, or their scheduler, about drains: no more work, or work again (SAFETY.md D12).
 
-The plan gives the orders (`plan.drains`); the workflow tells the node. The State has the orders
-of this run that stand (`Drains`): a node that can drain is shut down as idle only by such an order.
+The plan gives the orders (`plan.orders`); a workflow tells the node by its record, or the
+scheduler. The State has the orders of this run that stand (`Drains`, `Dispatched`): a node is shut
+down as idle only by such an order; one of a scheduler, once a listing that began after it shows
+the node drained.
 """
 
 from __future__ import annotations
 
-from nodemanager.core.execute.effects import TellDrain
-from nodemanager.core.execute.news import DrainTold
+from nodemanager.core.execute.effects import TellDrain, TellScheduler
+from nodemanager.core.execute.news import DrainTold, Learned, SchedulerTold
 from nodemanager.core.execute.once import OnceState, RecordAction, writing
 from nodemanager.core.execute.workflow import Action, Failed, Level, LogLine, Seen, Step
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event
+from nodemanager.core.model.settings import TOLD_WITHIN_S
 from nodemanager.core.model.world import Record
-from nodemanager.core.plan.drains import AnyDrain, DrainOrder
+from nodemanager.core.plan.orders import AnyDrain, DispatchOrder, DrainOrder, may_be_undone
 
 
 def is_still_due(order: AnyDrain, record: Record | None, seen: Seen) -> bool:
@@ -27,9 +30,6 @@ def is_still_due(order: AnyDrain, record: Record | None, seen: Seen) -> bool:
     if record is None or record.held or not snapshot.holds.isdisjoint((uuid, order.node_id)):
         return False
     return (order.node_id in snapshot.history.unwanted) is order.on
-
-
-# The workflow.
 
 
 class Drain(RecordAction[DrainOrder]):
@@ -69,3 +69,44 @@ def told_of(order: AnyDrain, error: Exception | None = None, host: str | None = 
         "plan": order.plan_id,
     }
     return LogLine(Event.NODE_DRAIN, fields, Level.INFO if error is None else Level.WARNING)
+
+
+def may_tell_scheduler(order: DispatchOrder, record: Record | None, seen: Seen) -> bool:
+    """Whether the scheduler may be told at this moment; `record` was just read."""
+    if record is None or not is_still_due(order, record, seen):
+        return False
+    if (record.incarnation, record.hostname) != (order.record.incarnation, order.hostname):
+        return False
+    return not (order.on and may_be_undone(record, seen.snapshot))
+
+
+class Dispatch(RecordAction[DispatchOrder]):
+    """Read the record, confirm, tell the scheduler. An order is sent in time, or not at all."""
+
+    action = Action.DISPATCH
+    flight = "drain"
+
+    def found(
+        self, order: DispatchOrder, answer: Record | None, seen: Seen
+    ) -> Step[OnceState[DispatchOrder]]:
+        if not may_tell_scheduler(order, answer, seen):
+            return Step(None)
+        unclear = SchedulerTold(order.record, order.hostname, None, unclear=not order.on)
+        tells = TellScheduler(order.hostname, order.on, seen.snapshot.now + TOLD_WITHIN_S)
+        return writing(order, tells, unclear)
+
+    def done(
+        self, order: DispatchOrder, answer: object, seen: Seen, *, late: bool
+    ) -> Step[OnceState[DispatchOrder]]:
+        told = SchedulerTold(order.record, order.hostname, order.on)
+        return Step(
+            None, tell=(told_of(order, host=order.hostname),), learn=() if late else (told,)
+        )
+
+    def failed(
+        self, order: DispatchOrder, failed: Failed, seen: Seen, *, late: bool
+    ) -> Step[OnceState[DispatchOrder]]:
+        learn: tuple[Learned, ...] = ()
+        if isinstance(failed.effect, TellScheduler) and failed.error.definite and not late:
+            learn = (SchedulerTold(order.record, order.hostname, None),)
+        return Step(None, tell=(told_of(order, failed.error, host=order.hostname),), learn=learn)

@@ -10,8 +10,7 @@ from typing import Any
 from nodemanager.core.execute.adopt import Adopt
 from nodemanager.core.execute.bind import Bind
 from nodemanager.core.execute.clean import Clean
-from nodemanager.core.execute.dispatch import Dispatch
-from nodemanager.core.execute.drain import Drain
+from nodemanager.core.execute.drain import Dispatch, Drain
 from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.restore import Restore

@@ -58,7 +58,7 @@ from nodemanager.core.model.settings import ASK_AGAIN_S, CREATE_WITHIN_S, ORDER_
 from nodemanager.core.model.verdict import Objection
 from nodemanager.core.model.world import Claim, CloudNode, CloudState, Guarantee, Record, Size
 from nodemanager.core.plan.availability import choose, nodes_by_place
-from nodemanager.core.plan.boots import BootOrder
+from nodemanager.core.plan.orders import BootOrder
 from nodemanager.core.plan.supply import held_records
 from nodemanager.core.safety.orders import order_release
 from nodemanager.errors import PlaceFull, RemoteError, Throttled

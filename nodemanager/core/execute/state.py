@@ -1,10 +1,11 @@
-"""All that the daemon knows, as one value, and what its own doing changes in it."""
+"""All that the daemon knows, as one value, what its own doing changes in it, and its snapshot."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nodemanager.core.execute import news
 from nodemanager.core.execute.effects import ClaimRecord, FreeRecord, RenewClaim
@@ -26,7 +27,7 @@ from nodemanager.core.execute.recent import (
     still_recent,
     with_inherited,
 )
-from nodemanager.core.execute.workflow import End
+from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.execute.writes import Writes, after_answer, after_poll
 from nodemanager.core.judge.node_view import FAILED_BOOTS
 from nodemanager.core.model.annotations import NO_MARKS, HandClean, Marks
@@ -39,8 +40,8 @@ from nodemanager.core.model.world import Job, life_key
 from nodemanager.core.observe.clocks import wall_read
 from nodemanager.core.observe.ended import is_booting
 from nodemanager.core.observe.history import History
-from nodemanager.core.observe.snapshot import Expected, Limits
-from nodemanager.core.operate.backlog_marks import ItemMarks
+from nodemanager.core.observe.snapshot import Expected, Limits, Snapshot
+from nodemanager.core.operate.backlog import ItemMarks, let_go
 from nodemanager.core.plan import leftovers
 from nodemanager.core.plan.availability import (
     after_refusal,
@@ -439,3 +440,85 @@ def nodes_now(state: State, created: str | None = None, refused: str | None = No
     )
     unmade = (state.flights.going_on | {refused}) & present.keys()
     return max(0, planned + len(ids - {None} - present.keys()) - len(unmade))
+
+
+def snapshot_of(
+    state: State,
+    plan_id: str,
+    now: float,
+    wall: float,
+    *,
+    lease: bool,
+    problem: str | None,
+    besides: Key | None = None,
+) -> Snapshot:
+    """A snapshot of the State, without the workflow of the key `besides`.
+
+    A set-up that has landed does not keep its claim from being released by that (U6). `problem` is
+    why the journal can't be written.
+    """
+    landed = besides.id if besides is not None and besides.action is Action.CLEAN else None
+    recent, flights, backlog = state.recent, state.flights, state.backlog
+    records, nodes = flights.by_record_and_node(besides)
+    wrong = (*state.identity.read_only, *(() if problem is None else (problem,)))
+    return Snapshot(
+        plan_id=plan_id,
+        now=now,
+        wall=wall,
+        history=state.history,
+        demand=state.demand,
+        demand_at=state.demand_at,
+        slots=state.slots,
+        record_flights=recent.by_record(landed) | records,
+        node_flights=nodes,
+        cleaned_lately=len(recent.cleaned_at),
+        destroyed_lately=len(recent.destroyed_at),
+        boots_unclaimed=(*recent.unclaimed, *flights.unclaimed(besides)),
+        unclear=flights.unclear,
+        claimed_sizes=state.sizes,
+        expected=state.expected,
+        places_to_be=flights.places(besides) + _places_expected(state),
+        holds=frozenset(state.marks.holds),
+        limits=state.limits,
+        breaker=state.breaker,
+        read_only="; ".join(wrong) or None,
+        own_cleans=frozenset(state.writes.own_cleans),
+        lease=lease,
+        first_clean=backlog.first_clean,
+        backlog=backlog.records,
+        let_go=let_go(backlog.marks),
+        skipped=recent.skipped,
+        late=state.writes.late,
+        touched=recent.touched,
+        gone=recent.gone,
+        drains=state.marks.drains,
+        drain_orders=state.drains.orders,
+        dispatched=state.dispatched,
+        late_destroys=frozenset(recent.late_destroys),
+        unknown_destroys=now <= recent.unknown_destroys,
+        kills=state.marks.kills,
+        by_hand=state.by_hand,
+        pool_marks=state.marks.pool,
+    )
+
+
+def wanted(state: State) -> dict[str, Any]:
+    """What the newest plan wants of future nodes, without those withdrawn since: see `Seen`."""
+    if state.plan is None or state.plan.wants is None:
+        return {}
+    wants, gone = state.plan.wants, state.withdrawn
+    return {
+        "needless": Counter(wants.needless) - gone,
+        "wished": wants.wished,
+        "too_many": wants.too_many > gone.total(),
+        "too_dear": Counter(wants.too_dear) - gone,
+        "unmet": wants.unmet,
+    }
+
+
+def _places_expected(state: State) -> Counter[str]:
+    return Counter(
+        one.place
+        for one in state.expected.values()
+        if one.place is not None and one.node_id not in state.history.present
+    )

@@ -22,8 +22,7 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Leftover, Record
 from nodemanager.core.observe.facts import Fact
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.operate.backlog import IndexedPlan
-from nodemanager.core.operate.backlog_marks import ItemMarks
+from nodemanager.core.operate.backlog import IndexedPlan, ItemMarks
 from nodemanager.errors import RemoteError
 
 

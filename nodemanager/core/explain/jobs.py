@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.why import Blocker, DemandAgain
 from nodemanager.core.model.features import shown, shown_gres
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job
-from nodemanager.core.plan.counts import place_of
+from nodemanager.core.plan.summary import place_of
 from nodemanager.core.plan.wishes import Share
 
 

@@ -240,7 +240,7 @@ GROUPS = ListKind(
     own=("event", "reason"),
     head="",
 )
-"""The worst come first, as `core.explain.lately` has them."""
+"""The worst come first, as `core.explain.events` has them."""
 DECISIONS = ListKind(
     key="decisions",
     what="event",

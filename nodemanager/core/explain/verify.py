@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView
 from nodemanager.core.judge.preconditions import STANDING
 from nodemanager.core.model.changed import changed
@@ -21,9 +21,9 @@ from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.history import freed_since_listed
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.plan.counts import place_of
 from nodemanager.core.plan.plan import Plan, adopting, judged
 from nodemanager.core.plan.slots import CLAIM_WITHOUT_SLOT, Holder, holder_of, is_leaked
+from nodemanager.core.plan.summary import place_of
 from nodemanager.core.plan.supply import pending_claims
 
 # Sums that the numbers of one decision must satisfy: counts of one thing, made in two ways.

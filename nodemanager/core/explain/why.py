@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.judge.node_view import OUTSIDE, NodeView, opens_in
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
@@ -18,11 +18,11 @@ from nodemanager.core.model.world import Size
 from nodemanager.core.observe.signs import claimed_at_of, launched_for
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan import availability
-from nodemanager.core.plan.boots import free_seats
-from nodemanager.core.plan.counts import place_of
 from nodemanager.core.plan.demand import Market
+from nodemanager.core.plan.orders import free_seats
 from nodemanager.core.plan.plan import Plan, adopting, judged
 from nodemanager.core.plan.slots import Slots
+from nodemanager.core.plan.summary import place_of
 from nodemanager.core.plan.supply import Supply
 
 NAMED = 3

@@ -4,19 +4,26 @@ An operator reads the plan, edits it, and gives it back, perhaps days later. Eac
 version that was judged. It is compared with the newest decision, and let go only if nothing
 changed. Letting go frees nothing: the record is then judged, checked and written like any other
 (C0-C12).
+
+To adopt a node is one write: our tags. The pool's tag makes a node ours: from then on it is drained
+and shut down like any other of the pool. The node gets the record's tag only where its record has a
+claim, as a pair is by uuid *and* incarnation (P1). Without a claim it stays paired by instance id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from nodemanager.core.judge.node_view import DYING
 from nodemanager.core.judge.records import is_touched
 from nodemanager.core.model.reasons import PASSES, Kind, Reason, having
+from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import Record
+from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.signs import newest_sign
 from nodemanager.core.observe.snapshot import Snapshot
@@ -193,4 +200,165 @@ def indexed_plan(made: Plan, snapshot: Snapshot) -> IndexedPlan | None:
         {record.uuid: record for record in listing.items},
         {verdict.id: verdict for verdict in made.records},
         made.pairs,
+    )
+
+
+def node_version(node: CloudNode) -> str:
+    """A digest of the node as it was made and tagged; it does not change with the node's state."""
+    said = (node.id, node.name, node.size, node.created_at, node.tags)
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+
+
+def standing_of_node(item: Item, seen: IndexedPlan, pool: str) -> ItemStatus:
+    """How far the adoption of `item` is, or what forbids it; `pool` is ours."""
+    history = seen.snapshot.history
+    node = history.present.get(item.id)
+    if node is None:
+        return ItemStatus(Stand.CHANGED, Reason.NODE_ABSENT)
+    if node.tags.pool == pool:
+        return ItemStatus(Stand.DONE, Reason.ADOPTED)
+    if item.id in history.nodes_twice:
+        return ItemStatus(Stand.CHANGED, Reason.IMPOSSIBLE)
+    changed = not_as_named(item, node, seen.snapshot)
+    if changed is not None:
+        return changed
+    if item.id in seen.pairs.ambiguous:
+        return ItemStatus(Stand.CHANGED, Reason.AMBIGUOUS)
+    record = seen.pairs.record_of.get(item.id)
+    if item.record and (record is None or record.uuid != item.record):
+        measures = {"record": record.uuid if record is not None else None}
+        return ItemStatus(Stand.CHANGED, Reason.PAIR_UNPROVEN, measures)
+    return ItemStatus(Stand.HELD, Reason.UNTAGGED)
+
+
+def not_as_named(item: Item, node: CloudNode, snapshot: Snapshot) -> ItemStatus | None:
+    """Why the node is not the one that the operator named, or not free to adopt; else None."""
+    if node.tags.pool is not None:
+        return ItemStatus(Stand.CHANGED, Reason.OTHER_POOL, {"pool": node.tags.pool})
+    version = node_version(node)
+    if version != item.version:
+        measures = {"version": version, "judged": item.version}
+        return ItemStatus(Stand.CHANGED, Reason.CHANGED_SINCE_PLAN, measures)
+    if node.problems:
+        return ItemStatus(Stand.CHANGED, Reason.UNREADABLE, {"detail": "; ".join(node.problems)})
+    if node.held or node.id in snapshot.holds:
+        return ItemStatus(Stand.CHANGED, Reason.HELD)
+    return None
+
+
+def adoptable(seen: IndexedPlan, settings: Settings) -> Iterator[Candidate]:
+    """Every listed node that may be adopted, none of them chosen yet (D11)."""
+    for node in sorted(seen.snapshot.history.present.values(), key=lambda one: one.id):
+        if node.tags.pool is not None:
+            continue
+        record = seen.pairs.record_of.get(node.id)
+        item = Item(
+            ItemAction.ADOPT, node.id, node_version(node), record.uuid if record is not None else ""
+        )
+        standing = standing_of_node(item, seen, settings.pool)
+        if standing.stand is not Stand.HELD:
+            continue
+        yield Candidate(
+            item,
+            False,
+            standing,
+            slot=record.slot_number if record is not None else None,
+            host=record.hostname if record is not None else None,
+            last_sign_at=record.last_ping_at if record is not None else None,
+            name=node.name,
+            state=node.state.value,
+            created_at=node.created_at,
+            then=_then(node, record, settings),
+        )
+
+
+def _then(node: CloudNode, record: Record | None, settings: Settings) -> str:
+    """What the plans will do with the node once it is ours, in words for the operator."""
+    if node.state in DYING:
+        return f"it is {node.state.value}: shut down after {settings.settle:g} s (D1)"
+    if record is None:
+        limit_s = settings.boot_fail_after
+        return f"no record pairs with it: shut down after {limit_s:g} s (D7)"
+    return "paired by its instance id: kept while it pings and works (D1)"
+
+
+OVER = frozenset({Stand.DONE, Stand.CHANGED})
+"""How an item stands that needs no mark any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What an operator wants applied; `pool`, `store` and `account` are the plan's (L5)."""
+
+    by: str
+    pool: str
+    store: str
+    account: str
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemMark:
+    """An item that an operator let go."""
+
+    item: Item
+    by: str
+
+
+ItemMarks = Mapping[str, ItemMark]
+"""By the item's key."""
+Statuses = tuple[tuple[Item, ItemStatus], ...]
+"""Items, and how each stands."""
+
+
+def refusal(
+    order: Order, *, pool: str, store: str | None, account: str | None, dry_run: bool
+) -> str | None:
+    """Why this manager can't apply the order, and what to do; None if it can."""
+    if dry_run:
+        return (
+            "this daemon runs with --dry-run: it writes nothing; start it without, and apply then"
+        )
+    if order.pool != pool:
+        return f"the plan was made for pool {order.pool}, and this manager serves {pool}"
+    if store is None or account is None:
+        return "the daemon has not reached cloud and store yet; try again after its first polls"
+    if order.store != store:
+        return f"the plan was made from store {order.store}, and the store is {store} now (L5)"
+    if order.account != account:
+        return f"the plan was made from {order.account}, and the cloud is {account} now (L5)"
+    return None
+
+
+def statuses(items: Iterable[Item], seen: IndexedPlan, settings: Settings) -> Statuses:
+    """How each item stands at that decision; one that is given twice is counted once."""
+    return tuple(
+        (
+            one,
+            standing_of_node(one, seen, settings.pool)
+            if one.deed is ItemAction.ADOPT
+            else standing_of(one, seen),
+        )
+        for one in dict.fromkeys(items)
+    )
+
+
+def marks_of(order: Order, found: Statuses) -> dict[str, ItemMark]:
+    """The marks for those items of the order that are neither done nor changed."""
+    return {item.key: ItemMark(item, order.by) for item, one in found if one.stand not in OVER}
+
+
+def let_go(marks: ItemMarks) -> frozenset[str]:
+    """The records that are no longer held back, each as `uuid@version`."""
+    return frozenset(
+        f"{one.item.id}@{one.item.version}"
+        for one in marks.values()
+        if one.item.deed is ItemAction.CLEAN
+    )
+
+
+def due_adoptions(found: Statuses) -> tuple[Item, ...]:
+    """The nodes among the marked items that have no tag of ours yet."""
+    return tuple(
+        item for item, one in found if item.deed is ItemAction.ADOPT and one.stand not in OVER
     )

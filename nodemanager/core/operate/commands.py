@@ -18,8 +18,7 @@ from nodemanager.core.observe.history import History, freed_since_listed
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.naming import AmbiguousIdError, Known, Named, UnknownIdError
 from nodemanager.core.operate.replies import Reply, Result
-from nodemanager.core.operate.verb_row import CommandTarget
-from nodemanager.core.operate.verbs import Verb
+from nodemanager.core.operate.verbs import CommandTarget, Verb
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan
 

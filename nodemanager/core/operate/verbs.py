@@ -7,11 +7,81 @@ made of the rows. A client on the command line loads only this, and nothing of w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Any
+from enum import Enum, Flag, StrEnum, auto
+from typing import Any, NamedTuple
 
 from nodemanager.core.model.reasons import Event
-from nodemanager.core.operate.verb_row import CommandTarget, PoolMark, Takes, VerbRow
+
+
+class CommandTarget(Enum):
+    """What a command is about; `ANY` is whatever has the id, a node or a record."""
+
+    POOL = ""
+    NODE = "node"
+    RECORD = "record"
+    ANY = "id"
+
+
+class Takes(Flag):
+    """The options of a command, besides its reason."""
+
+    FORCE = auto()
+    """The rules to break by name (O3)."""
+    UNLISTED = auto()
+    YES = auto()
+    """It asks before it does it, unless this is given."""
+    WAIT = auto()
+    """It can wait until the order is carried out."""
+
+
+Sentence = str | tuple[str, str]
+"""A sentence, or one that holds only for a `busy` node, an `idle` one, or one that has a `slot`."""
+
+
+class PoolMark(NamedTuple):
+    """How a mark on the whole pool is told while it stands: how bad that is, and what it means.
+
+    `word` is that in logs and metrics, and `part` the key of status.json that tells of it.
+    """
+
+    level: str
+    title: str
+    word: str
+    part: str
+    subject: str = "the whole pool"
+
+    @property
+    def flag(self) -> str:
+        """The key in that part which says whether it stands."""
+        return self.word.rpartition("_")[2]
+
+
+class VerbRow(NamedTuple):
+    """One command: its `heading` for people, and what it is about.
+
+    It is typed as its value, or as `typed`; `help` and `examples` are those of `--help`, and `does`
+    is its line in the list of the commands, empty for one of GROUPS. `says` tells before it is
+    given what it will do; `done` and `already` answer it. One that `ends` marks takes off those of
+    the kinds that it names; one that sets a mark on the whole pool has a `standing`. One that is a
+    `danger` ends work, or frees something.
+    """
+
+    value: str
+    heading: str
+    subject: CommandTarget
+    help: str
+    says: tuple[Sentence, ...]
+    examples: tuple[str, ...] = ()
+    does: str = ""
+    done: str = ""
+    already: str = ""
+    typed: str = ""
+    takes: Takes = Takes(0)
+    ends: tuple[str, ...] = ()
+    standing: PoolMark | None = None
+    danger: bool = False
+    needs_reason: bool = False
+
 
 _FREED = ("slot", "Its {slot} is freed once the cloud says that the node is gone.")
 _REFILLED = "Another node is booted where the demand needs one."

@@ -20,10 +20,9 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record, Size, WorkerState
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan import availability
-from nodemanager.core.plan.names import NameMismatch, name_mismatch, next_names
 from nodemanager.core.plan.rotation import NONE as NO_ROTATIONS
 from nodemanager.core.plan.rotation import ROTATING, Need, Rotations, rotations
-from nodemanager.core.plan.slots import FreeSeats, Slots
+from nodemanager.core.plan.slots import FreeSeats, NameMismatch, Slots, name_mismatch, next_names
 from nodemanager.core.plan.spares import Spares, chosen, spares_of
 from nodemanager.core.plan.supply import Supply
 from nodemanager.core.plan.wishes import Lot, Wishes, is_over, weigh

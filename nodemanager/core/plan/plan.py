@@ -35,12 +35,8 @@ from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
 from nodemanager.core.observe.pools import adopts_unclaimed
 from nodemanager.core.observe.snapshot import Snapshot, listed_records
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
-from nodemanager.core.plan.bind import BindOrder, bind_orders
-from nodemanager.core.plan.boots import BootOrder, boot_orders, free_seats
-from nodemanager.core.plan.counts import cycle_counts, made_since
 from nodemanager.core.plan.demand import DemandPlan, Market
 from nodemanager.core.plan.destroy import ShutdownOrder
-from nodemanager.core.plan.drains import DispatchOrder, DrainOrder, dispatch_orders, drain_orders
 from nodemanager.core.plan.due import (
     Judged,
     PruneOrder,
@@ -50,9 +46,20 @@ from nodemanager.core.plan.due import (
     with_prunes,
 )
 from nodemanager.core.plan.errands import Errand, errands
-from nodemanager.core.plan.notices import Notice, notices
-from nodemanager.core.plan.shutdowns import shutdown_orders
+from nodemanager.core.plan.orders import (
+    BindOrder,
+    BootOrder,
+    DispatchOrder,
+    DrainOrder,
+    bind_orders,
+    boot_orders,
+    dispatch_orders,
+    drain_orders,
+    free_seats,
+    shutdown_orders,
+)
 from nodemanager.core.plan.slots import Slots, count_slots
+from nodemanager.core.plan.summary import Notice, cycle_counts, made_since, notices
 from nodemanager.core.plan.supply import Supply, count_out_of_sight
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.boot_loops import nodes_ended

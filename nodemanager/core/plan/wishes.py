@@ -13,9 +13,8 @@ from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Job, Size, WorkerState
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.availability import has_room, lacked_room
-from nodemanager.core.plan.names import NextNames
 from nodemanager.core.plan.packing import Packing, least_of, shaped, sizes_instead
-from nodemanager.core.plan.slots import FreeSeats
+from nodemanager.core.plan.slots import FreeSeats, NextNames
 from nodemanager.core.plan.supply import Supply
 
 PRICE_ERROR = 1e-9

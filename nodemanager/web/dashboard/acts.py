@@ -14,8 +14,7 @@ from nodemanager.core.model.annotations import FORCIBLE, broken_as
 from nodemanager.core.operate.commands import consequences
 from nodemanager.core.operate.naming import Known, UnknownIdError
 from nodemanager.core.operate.replies import Command, Result, lacks_reason
-from nodemanager.core.operate.verb_row import CommandTarget, Takes
-from nodemanager.core.operate.verbs import STANDING, Verb
+from nodemanager.core.operate.verbs import STANDING, CommandTarget, Takes, Verb
 from nodemanager.lib.logline import span
 from nodemanager.web.commands import STATUS, Commands
 from nodemanager.web.dashboard import forms

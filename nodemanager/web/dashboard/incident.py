@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nodemanager.core.explain.lately import QUIET
+from nodemanager.core.explain.events import QUIET
 from nodemanager.core.explain.lists import DECISIONS
 from nodemanager.errors import JournalError
 from nodemanager.journal.story import Story

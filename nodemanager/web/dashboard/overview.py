@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from nodemanager.core.explain.lately import QUIET, SEVERITY, grouped
+from nodemanager.core.explain.events import QUIET, SEVERITY, grouped
+from nodemanager.core.explain.inventory import slot_states
 from nodemanager.core.explain.lists import DECISIONS, GROUPS
-from nodemanager.core.explain.slot_states import slot_states
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.breaker import HOW_TO_CLEAR
 from nodemanager.core.model.lease import LeaseRole

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import NamedTuple
 
-from nodemanager.core.explain.slot_states import slot_states
+from nodemanager.core.explain.inventory import slot_states
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.lib.clock import Clock
 from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.explain import Explanations

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.lib import foreign
 from nodemanager.lib.workers import Workers
 from nodemanager.web.dashboard.page import Page

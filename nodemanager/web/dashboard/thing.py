@@ -11,8 +11,7 @@ from urllib.parse import urlencode
 
 from nodemanager.core.explain.lists import DECISIONS, TableRow
 from nodemanager.core.model.reasons import Kind
-from nodemanager.core.operate.verb_row import CommandTarget
-from nodemanager.core.operate.verbs import Verb
+from nodemanager.core.operate.verbs import CommandTarget, Verb
 from nodemanager.journal.event import LEVEL
 from nodemanager.journal.explained import Part, told
 from nodemanager.journal.job import told_job

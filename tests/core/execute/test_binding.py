@@ -8,7 +8,7 @@ import pytest
 
 from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.observe.snapshot import Expected, Flight
-from nodemanager.core.plan.bind import BIND_LIMIT, BindOrder
+from nodemanager.core.plan.orders import BIND_LIMIT, BindOrder
 from nodemanager.core.plan.plan import Plan
 from tests.core.build import World, incarnation_of, world
 

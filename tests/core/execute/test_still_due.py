@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute import dispatch, drain
+from nodemanager.core.execute import drain
 from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import Mark
@@ -17,7 +17,7 @@ from nodemanager.core.model.scheduling import Dispatched, SchedulerNode
 from nodemanager.core.model.settings import LATE_ORDER_S
 from nodemanager.core.model.world import Guarantee, Record, Tags, WorkerState
 from nodemanager.core.plan.destroy import ShutdownEvidence, ShutdownOrder, confirm_shutdown
-from nodemanager.core.plan.drains import DispatchOrder, DrainOrder
+from nodemanager.core.plan.orders import DispatchOrder, DrainOrder
 from tests.core.build import EPOCH, POOL, START, World, claim, record, world
 
 NOW = EPOCH + START
@@ -81,7 +81,7 @@ def test_an_order_to_the_scheduler_stands_until_anything_forbids_it_d12_l6_c9(
     made = paired(unwanted=on)
     order = DispatchOrder("i-r1", made.record("r1"), "compute1", on, Reason.DRAIN_AWAITED, "p")
     stands = now == change == {}
-    assert dispatch.is_still_due(order, read(made, change), seen(made, **now)) is stands
+    assert drain.may_tell_scheduler(order, read(made, change), seen(made, **now)) is stands
 
 
 @pytest.mark.parametrize("on", [True, False], ids=["drain", "resume"])
@@ -92,7 +92,7 @@ def test_a_breaker_stops_drains_and_gives_work_again_b2(on: bool) -> None:
     tells = DispatchOrder("i-r1", one, "compute1", on, Reason.DRAIN_AWAITED, "p")
     now = seen(made, breaker=OPEN)
     assert drain.is_still_due(drains, one, now) is not on
-    assert dispatch.is_still_due(tells, one, now) is not on
+    assert drain.may_tell_scheduler(tells, one, now) is not on
 
 
 @pytest.mark.parametrize("on", [True, False], ids=["drain", "resume"])
@@ -102,7 +102,7 @@ def test_what_demand_says_by_now_counts_d12(on: bool) -> None:
     drains = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
     tells = DispatchOrder("i-r1", one, "compute1", on, Reason.DRAIN_AWAITED, "p")
     assert not drain.is_still_due(drains, one, seen(made))
-    assert not dispatch.is_still_due(tells, one, seen(made))
+    assert not drain.may_tell_scheduler(tells, one, seen(made))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_no_drain_goes_out_while_an_unclear_order_may_undo_it_d12(
     one = made.record("r1")
     order = DispatchOrder("i-r1", one, "compute1", on, Reason.DRAIN_AWAITED, "p")
     unclear = Dispatched(unclear={"r1": made.now - ago})
-    assert dispatch.is_still_due(order, one, seen(made, dispatched=unclear)) is due
+    assert drain.may_tell_scheduler(order, one, seen(made, dispatched=unclear)) is due
 
 
 # Destroys.

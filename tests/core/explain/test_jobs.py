@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.jobs import JobState, WaitingJob, asks, jobs
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job, WorkerState

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nodemanager.core as core
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.verify import Sum, Verification, of_refusal, verify
 from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Cause
@@ -481,7 +481,7 @@ def reasons_in(*files: str) -> set[Reason]:
 OF_BOTH = ("judge/preconditions.py",)
 NODE_FILES = (
     *("judge/nodes.py", "judge/idle.py"),
-    *("judge/overrides.py", "plan/plan.py", "plan/shutdowns.py", *OF_BOTH),
+    *("judge/overrides.py", "plan/plan.py", "plan/orders.py", *OF_BOTH),
 )
 RECORD_FILES = ("judge/records.py", "plan/due.py", *OF_BOTH)
 NEVER_LISTED = {Reason.NODE_ABSENT, Reason.NO_LISTING, Reason.TOO_MANY_IMPOSSIBLE}

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.explain.decision_view import DecisionView
-from nodemanager.core.explain.lately import grouped
+from nodemanager.core.explain.events import grouped
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.why import SizeWhy, why
 from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.reasons import Reason

@@ -15,8 +15,8 @@ from nodemanager.core.model.world import CloudNode, Outcome, StoreTime, WorkerSt
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.clocks import Clocks, MeasuredClock, first_reading, wall_read
 from nodemanager.core.observe.signs import age_of_nodes, is_heard, launched_for
-from nodemanager.core.plan.counts import made_since
 from nodemanager.core.plan.destroy import Destroyed, judge_gone, order_shutdown
+from nodemanager.core.plan.summary import made_since
 from tests.core.build import EPOCH, SMALL, World, world
 
 DAY_S = 86_400.0

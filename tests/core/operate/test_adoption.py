@@ -10,12 +10,16 @@ import pytest
 from nodemanager.core.execute.adopt import confirm_adoption, order_adoption
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, Tags
-from nodemanager.core.operate.adoption import (
+from nodemanager.core.operate.backlog import (
+    IndexedPlan,
+    Item,
+    ItemAction,
+    Stand,
     adoptable,
+    indexed_plan,
     node_version,
     standing_of_node,
 )
-from nodemanager.core.operate.backlog import IndexedPlan, Item, ItemAction, Stand, indexed_plan
 from tests.core.build import POOL, World, incarnation_of, node, world
 
 

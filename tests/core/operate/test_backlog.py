@@ -15,18 +15,16 @@ from nodemanager.core.operate.backlog import (
     IndexedPlan,
     Item,
     ItemAction,
-    Stand,
-    indexed_plan,
-    proposal,
-    standing_of,
-)
-from nodemanager.core.operate.backlog_marks import (
     ItemMark,
     Order,
+    Stand,
     Statuses,
+    indexed_plan,
     let_go,
     marks_of,
+    proposal,
     refusal,
+    standing_of,
     statuses,
 )
 from nodemanager.core.safety.breaker import opened

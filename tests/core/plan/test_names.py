@@ -9,7 +9,7 @@ import pytest
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, WorkerState
-from nodemanager.core.plan.names import NameMismatch, apart
+from nodemanager.core.plan.slots import NameMismatch, apart
 from tests.core.build import LARGE, World, world
 
 PATTERN = "compute%(slot_number)d"

@@ -8,7 +8,7 @@ import pytest
 
 from nodemanager.core.model.reasons import POOL, RECORD, Event, Outlook, Reason
 from nodemanager.core.model.scheduling import SEAT
-from nodemanager.core.plan.notices import UNUSED_LIMIT, Notice
+from nodemanager.core.plan.summary import UNUSED_LIMIT, Notice
 from tests.core.build import World, cleaned, world
 
 WINDOW = 7200.0

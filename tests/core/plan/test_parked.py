@@ -9,15 +9,14 @@ import pytest
 
 from nodemanager.core.execute.setup import confirm_setup, order_setup
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.explain.decision_view import DecisionView
-from nodemanager.core.explain.explain import explain
+from nodemanager.core.explain.explain import DecisionView, explain
 from nodemanager.core.explain.findings import RuleStatus
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.annotations import PARK, PAUSE, Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import NO_TAGS, Claim, Guarantee, Job, WorkerState
-from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
+from nodemanager.core.plan.orders import BootOrder
 from tests.core.build import EPOCH, POOL, SMALL, START, World, incarnation_of, world
 from tests.core.nodes import live, pinging, verdict
 

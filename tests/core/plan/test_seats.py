@@ -12,8 +12,8 @@ from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import SEAT, SEAT_SIZE, SchedulerNode, may_take, seat_of
 from nodemanager.core.model.world import Claim, Guarantee, Job, Record, WorkerState
-from nodemanager.core.plan.boots import BootOrder
 from nodemanager.core.plan.errands import SwitchOn
+from nodemanager.core.plan.orders import BootOrder
 from nodemanager.core.plan.plan import Plan
 from nodemanager.core.plan.slots import SeatUse
 from tests.core.build import EPOCH, LARGE, POOL, SMALL, START, Flight, World, cleaned, world

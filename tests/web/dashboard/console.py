@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from falcon import testing
 
-from nodemanager.core.explain.decision_view import DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.model.annotations import Marks
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.web.dashboard.dashboard import Dashboard

@@ -9,8 +9,7 @@ import pytest
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import WorkerState
 from nodemanager.core.operate.replies import Command, Reply, Result
-from nodemanager.core.operate.verb_row import CommandTarget
-from nodemanager.core.operate.verbs import Verb
+from nodemanager.core.operate.verbs import CommandTarget, Verb
 from tests.web.dashboard.console import Console, small
 from tests.web.dashboard.test_pages import text_of
 

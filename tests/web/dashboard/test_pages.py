@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from nodemanager.core.explain.slot_states import SlotStates, slot_states
+from nodemanager.core.explain.inventory import SlotStates, slot_states
 from nodemanager.core.model.annotations import PAUSE, Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event

@@ -19,9 +19,14 @@ from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, CloudState, Guarantee, Tags
-from nodemanager.core.operate.adoption import node_version
-from nodemanager.core.operate.backlog import Item, ItemAction, Stand, indexed_plan
-from nodemanager.core.operate.backlog_marks import ItemMark
+from nodemanager.core.operate.backlog import (
+    Item,
+    ItemAction,
+    ItemMark,
+    Stand,
+    indexed_plan,
+    node_version,
+)
 from nodemanager.errors import BadRequest, NotSent
 from tests.core.build import POOL, incarnation_of, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene

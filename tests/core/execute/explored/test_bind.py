@@ -16,7 +16,7 @@ from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.world import Claim, Guarantee, Record
-from nodemanager.core.plan.bind import BindOrder
+from nodemanager.core.plan.orders import BindOrder
 from nodemanager.errors import Conflict, NoSuchRecord
 from tests.core.build import claim, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene

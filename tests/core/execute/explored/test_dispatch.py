@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute import dispatch
-from nodemanager.core.execute.dispatch import Dispatch
+from nodemanager.core.execute import drain
+from nodemanager.core.execute.drain import Dispatch
 from nodemanager.core.execute.effects import Effect, ReadRecord, TellScheduler
 from nodemanager.core.execute.expectations import dispatched_after
 from nodemanager.core.execute.news import Learned, SchedulerTold
@@ -20,7 +20,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import Dispatched, SchedulerNode, SchedulerOrder
 from nodemanager.core.model.settings import LATE_ORDER_S
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
-from nodemanager.core.plan.drains import DispatchOrder
+from nodemanager.core.plan.orders import DispatchOrder
 from nodemanager.errors import SchedulerRefused
 from tests.core.build import claim, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene
@@ -165,7 +165,7 @@ def test_no_drain_is_believed_that_one_of_ours_may_undo() -> None:
 @pytest.mark.parametrize(
     ("guard", "without"),
     [
-        pytest.param("is_still_due", lambda *given: True, id="d12-the-look-before-it"),
+        pytest.param("may_tell_scheduler", lambda *given: True, id="d12-the-look-before-it"),
         pytest.param(
             "SchedulerTold",
             lambda record, host, on, unclear=False: SchedulerTold(record, host, on or True),
@@ -176,7 +176,7 @@ def test_no_drain_is_believed_that_one_of_ours_may_undo() -> None:
 def test_the_exploration_notices_a_guard_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, guard: str, without: Any
 ) -> None:
-    monkeypatch.setattr(dispatch, guard, without)
+    monkeypatch.setattr(drain, guard, without)
     assert explored().wrong
 
 

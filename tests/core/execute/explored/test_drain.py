@@ -18,7 +18,7 @@ from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Guarantee, Record
-from nodemanager.core.plan.drains import DrainOrder
+from nodemanager.core.plan.orders import DrainOrder
 from nodemanager.errors import Conflict
 from tests.core.build import claim, world
 from tests.core.execute.explored.explorer import NOW, Explored, Explorer, Scene

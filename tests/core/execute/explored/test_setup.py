@@ -38,7 +38,7 @@ from nodemanager.core.model.world import (
     Tags,
 )
 from nodemanager.core.observe.snapshot import Limits
-from nodemanager.core.plan.boots import BootOrder
+from nodemanager.core.plan.orders import BootOrder
 from nodemanager.errors import CapacityUnavailable, NoSuchRecord, PlaceFull, Throttled
 from tests.core.build import POOL, SMALL, World, world
 from tests.core.execute.explored.explorer import NOW, Answer, Explored, Explorer, Scene
