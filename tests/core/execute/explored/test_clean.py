@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute import clean, pre_write_check
-from nodemanager.core.execute.clean import Clean, Unsure
+from nodemanager.core.execute import clean, clean_steps, pre_write_check
+from nodemanager.core.execute.clean import Clean
+from nodemanager.core.execute.clean_steps import Unsure
 from nodemanager.core.execute.effects import (
     Effect,
     FenceRecord,
@@ -300,7 +301,7 @@ def explored(reason: Reason, guarantee: Guarantee, max_faults: int | None = None
 @pytest.fixture(autouse=True)
 def few_doublings(monkeypatch: pytest.MonkeyPatch) -> None:
     """How often it was tried already changes nothing but a wait."""
-    monkeypatch.setattr(clean, "MOST_DOUBLINGS", 0)
+    monkeypatch.setattr(clean_steps, "MOST_DOUBLINGS", 0)
 
 
 CASES = [
@@ -414,7 +415,7 @@ NEVER_WRITTEN = property(_is_unwritten)
         ),
         pytest.param(
             (Reason.STALE_SLOT, CAS),
-            clean,
+            clean_steps,
             "_life_ended",
             lambda *_: CloudPollBegun(0.0),
             id="whose-life-it-was",
