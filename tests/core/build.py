@@ -37,6 +37,7 @@ from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.facts import SchedulerSeen, SettingsTaken
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Expected, Flight, Limits, Snapshot
+from nodemanager.core.plan.demand import DemandPlan
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan, plan
 from nodemanager.core.replay.fold import after_fact
@@ -431,6 +432,13 @@ class World:
     def booted(self) -> list[str]:
         assert self.last is not None
         return [order.size.name for order in self.last.boots]
+
+    @property
+    def wants(self) -> DemandPlan:
+        """What the newest plan makes of demand."""
+        assert self.last is not None
+        assert self.last.wants is not None
+        return self.last.wants
 
     def clean_order(self, uuid: str) -> CleanOrder:
         assert self.last is not None

@@ -51,7 +51,6 @@ def told(made: World, node: SchedulerNode, jobs: tuple[Job, ...] = ()) -> None:
 
 
 def orders(made: World) -> list[bool]:
-    assert made.last is not None
     return [one.on for one in made.last.dispatches]
 
 

@@ -44,7 +44,6 @@ def test_a_record_is_used_again_only_past_what_may_be_written_to_it_u2(
         own_cleans=frozenset({"r1"}) if own else frozenset(),
         late={"r1": LateWrite(made.now - ago)},
     )
-    assert made.last is not None
     (boot,) = made.last.boots
     assert (boot.record.uuid if boot.record else None) == record
 
@@ -54,7 +53,6 @@ def test_where_the_store_compares_nothing_can_be_late_u2() -> None:
     made.records.append(cleaned("r1", at=made.ago(5.0)))
     made.poll()
     made.plan(late={"r1": LateWrite(made.now)})
-    assert made.last is not None
     assert [boot.record.uuid for boot in made.last.boots if boot.record] == ["r1"]
 
 
@@ -68,7 +66,6 @@ def test_a_record_that_names_no_pool_is_claimed_by_none_and_keeps_nobody_waiting
     made.records.append(cleaned("r1", at=made.ago(quiet), pool=None))
     made.poll()
     made.plan(own_cleans=frozenset({"r1"}), late={"r1": LateWrite(made.now)})
-    assert made.last is not None
     assert [boot.record for boot in made.last.boots] == [None]
 
 
@@ -114,7 +111,6 @@ def lifted(made: World, **flags: Any) -> list[str]:
 def test_a_fence_that_nothing_is_behind_is_lifted_as_soon_as_it_is_listed_c12() -> None:
     made = left()
     assert lifted(made) == ["r1"]
-    assert made.last is not None
     (order,) = made.last.lifts
     assert order.reason is Reason.FENCE_LEFT
     assert order.not_after < made.now

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute import drain
-from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.breaker import Breaker, Cause
@@ -317,67 +316,3 @@ def test_a_drain_alone_is_no_kill_o2() -> None:
     drains = {"i-r1": Mark("ann", NOW, "new image", order.incarnation)}
     idle = ShutdownEvidence(replace(made.record("r1"), worker_state=IDLE))
     assert confirmed(made, order, idle, drains=drains) is Reason.NO_LONGER_WANTED
-
-
-# Cleans.
-
-
-def stale() -> World:
-    made = world()
-    made.add_record("r1", quiet=9000.0)
-    made.settle()
-    return made
-
-
-def kept(made: World, found: dict[str, Any] | None = None, **flags: Any) -> Reason | None:
-    """Why the clean is not written now; None where it is."""
-    evidence = {"record": made.records[0], "tagged": (), "by_id": None, "asked_id": True}
-    order = made.clean_order("r1")
-    verdict = confirm_clean(
-        order,
-        CleanEvidence(**{**evidence, **(found or {})}),
-        made.snapshot(**flags),
-        made.settings,
-    )
-    return None if verdict.kind is Kind.CLEAN else verdict.reason
-
-
-def test_a_breaker_that_stands_open_stops_a_clean_of_whatever_generation_c10_b2() -> None:
-    made = stale()
-    assert kept(made) is None
-    assert kept(made, breaker=OPEN) is Reason.BREAKER_OPEN
-    assert kept(made, breaker=Breaker(generation=1)) is Reason.BREAKER_OPEN
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        pytest.param({}, None, id="as-judged"),
-        pytest.param({"version": "v2"}, Reason.CHANGED_SINCE_PLAN, id="another-version"),
-        pytest.param({"held": True}, Reason.HELD, id="on-hold"),
-        pytest.param({"problems": ("slot?",)}, Reason.UNREADABLE, id="unreadable"),
-        pytest.param({"pool": "other"}, Reason.OTHER_POOL, id="of-another-pool"),
-        pytest.param(
-            {"first_ping_at": NOW}, Reason.CHANGED_SINCE_PLAN, id="a-ping-at-the-same-version"
-        ),
-        pytest.param(
-            {"instance_id": "i-2"}, Reason.CHANGED_SINCE_PLAN, id="another-node-at-the-same-version"
-        ),
-        pytest.param(
-            {"claim": claim("r1", at=NOW - 9600.0, life=2)},
-            Reason.CHANGED_SINCE_PLAN,
-            id="another-life-at-the-same-version",
-        ),
-    ],
-)
-def test_any_difference_from_the_record_that_was_judged_stops_a_clean_c11(
-    fields: dict[str, Any], reason: Reason | None
-) -> None:
-    made = stale()
-    assert kept(made, {"record": replace(made.records[0], **fields)}) is reason
-
-
-def test_a_clock_that_nobody_trusts_any_more_stops_a_clean_c11_t1() -> None:
-    made = stale()
-    blind = replace(made.history, clock=None)
-    assert kept(made, history=blind) is Reason.CLOCK_UNKNOWN

@@ -25,8 +25,6 @@ TWO_HOURS = 7200.0
 
 def told(made: World, given: str, **how: Any) -> Explanation:
     """What is explained of the newest plan."""
-    assert made.last is not None
-    assert made.decided is not None
     return explain(made.decided, made.last, made.settings, given, **how)
 
 

@@ -24,13 +24,11 @@ from tests.core.worlds import IDS, UUIDS, Spec, run, specs
 
 
 def explanations(made: World) -> list[Explanation]:
-    assert made.last is not None
     if made.last.aborted is not None:
         return []
     history = made.last.history
     assert history.records is not None
     assert history.cloud is not None
-    assert made.decided is not None
     ids = {one.uuid for one in history.records.items} | {one.id for one in history.cloud.items}
     ids -= history.twice
     return [explain(made.decided, made.last, made.settings, one) for one in sorted(ids)]
@@ -132,7 +130,6 @@ def test_a_question_that_is_moot_would_have_nothing_against_anything(spec: Spec)
     assert plan is not None
     if plan.aborted is not None:
         return
-    assert made.decided is not None
     snapshot = judged(plan, made.decided)
     record_judge = RecordJudge(snapshot, made.settings, plan.pairs, plan.unlisted)
     facts = NodeFacts(snapshot, made.settings, plan.pairs)

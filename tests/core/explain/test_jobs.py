@@ -18,8 +18,6 @@ ONE = Job("one", cores=1)
 def told(made: World, *queue: Job) -> dict[str, WaitingJob]:
     made.flags["demand"] = queue
     made.settle()
-    assert made.last is not None
-    assert made.decided is not None
     return {one.job: one for one in jobs(DecisionView(made.decided, made.last, made.settings))}
 
 

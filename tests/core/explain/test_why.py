@@ -31,8 +31,6 @@ def pool(*states: WorkerState, **settings: object) -> World:
 
 def told(made: World, size: str | None = None) -> dict[str, SizeWhy]:
     made.settle()
-    assert made.last is not None
-    assert made.decided is not None
     return {
         one.size: one for one in why(DecisionView(made.decided, made.last, made.settings), size)
     }
@@ -146,8 +144,6 @@ def test_no_decision_tells_nothing() -> None:
     made = pool(WorkerState.BUSY)
     made.poll_records()
     made.plan()
-    assert made.last is not None
-    assert made.decided is not None
     assert why(DecisionView(made.decided, made.last, made.settings)) == ()
 
 

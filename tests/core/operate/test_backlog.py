@@ -40,7 +40,6 @@ def leaky(count: int = 30) -> World:
     for number in range(count):
         made.add_record(f"r{number:02}", quiet=YEAR_S + number)
     made.settle()
-    assert made.last is not None
     made.flags |= {"first_clean": False, "backlog": made.last.backlog}
     return made
 

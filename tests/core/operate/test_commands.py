@@ -38,7 +38,6 @@ def pair_and_leak() -> World:
 
 
 def known(made: World, *others: str) -> Known:
-    assert made.last is not None
     return Known(made.history, made.last.pairs, frozenset(others))
 
 
@@ -148,7 +147,6 @@ def test_a_kill_that_the_cap_puts_off_stands() -> None:
     made = pair_and_leak().with_settings(max_shutdowns_per_cycle=0)
     made.flags["kills"] = {"i-r1": MARK}
     assert made.round().shutdowns == ()
-    assert made.last is not None
     assert commands.of_kill(BY_NODE, made.last, made.snapshot(), ()).result is Result.DONE
 
 
@@ -216,7 +214,6 @@ def test_a_node_that_is_not_listed_yet_is_not_taken_for_gone() -> None:
     """P4."""
     made = pair_and_leak()
     snapshot = made.snapshot(expected={"r5": Expected("i-r5", "small", made.now)})
-    assert made.last is not None
     for of in (commands.of_kill, commands.of_drain):
         said = of(Named("i-r5", "i-r5"), made.last, snapshot, ())
         assert (said.result, said.rule) == (Result.REFUSED, "P4")
@@ -258,7 +255,6 @@ def test_an_unlisted_node_that_pings_is_not_taken_for_gone() -> None:
     made.answer({"i-r1": born})
     made.flags["kills"] = {"i-r1": MARK}
     pinging_round(made, 1)
-    assert made.last is not None
     assert (made.destroyed, made.of_record("r1").reason) == ([], Reason.LISTING_SHORT)
     said = commands.of_kill(BY_NODE, made.last, made.snapshot(), ())
     assert (said.result, said.reason, said.rule) == (Result.REFUSED, Reason.LISTING_SHORT, "P6")

@@ -40,7 +40,6 @@ def at_work() -> World:
 
 
 def joined(made: World) -> Pairs:
-    assert made.last is not None
     return made.last.pairs
 
 

@@ -60,9 +60,7 @@ def wanting(*jobs: Job, **settings: Any) -> World:
 
 
 def refused(made: World) -> dict[tuple[str, Reason], int]:
-    assert made.last is not None
-    assert made.last.wants is not None
-    return made.last.wants.refused
+    return made.wants.refused
 
 
 # Matching.
@@ -184,9 +182,7 @@ def test_a_named_size_must_have_what_the_job_needs_n14() -> None:
 
 
 def unsatisfiable(made: World) -> dict[str, Reason]:
-    assert made.last is not None
-    assert made.last.wants is not None
-    return {one.id: one.reason for one in made.last.wants.unsatisfiable}
+    return {one.id: one.reason for one in made.wants.unsatisfiable}
 
 
 @pytest.mark.parametrize(
@@ -317,9 +313,7 @@ def test_two_sizes_of_one_instance_type_are_two_sizes_u11_n2(
     made.add_node("r1", tags=Tags(POOL, "r1", incarnation_of("r1"), tag))
     made.flags["demand"] = (Job("j"),)
     pinging(made, WorkerState.IDLE, 3)
-    assert made.last is not None
-    assert made.last.wants is not None
-    assert made.last.wants.price == cost
+    assert made.wants.price == cost
     if cost == 0.1:
         assert (made.booted, made.destroyed) == ([], [])
     else:
@@ -343,9 +337,7 @@ def test_an_idle_node_goes_while_another_size_of_its_type_is_wanted_in_vain_u11_
     pinging(made, WorkerState.IDLE, 3)
     assert made.destroyed == ["i-r1"]
     assert made.shutdown_order("i-r1").size == idle_size
-    assert made.last is not None
-    assert made.last.wants is not None
-    assert made.last.wants.unmet == {wanted}
+    assert made.wants.unmet == {wanted}
 
 
 def test_the_size_of_a_node_to_be_is_known_by_its_claim_after_a_restart_n17() -> None:
@@ -357,9 +349,7 @@ def test_the_size_of_a_node_to_be_is_known_by_its_claim_after_a_restart_n17() ->
     made.round()
     assert made.booted == []
     assert refused(made) == {("small", Reason.AT_MAX_PRICE): 1}
-    assert made.last is not None
-    assert made.last.wants is not None
-    assert made.last.wants.price == 1.0
+    assert made.wants.price == 1.0
 
 
 @pytest.mark.parametrize("listed", [True, False])
@@ -370,9 +360,7 @@ def test_a_node_costs_what_it_did_when_its_size_is_no_more_u11(listed: bool) -> 
     if listed:
         made.add_node("r1", size="t.removed")
     made.round()
-    assert made.last is not None
-    assert made.last.wants is not None
-    assert made.last.wants.price == 0.7
+    assert made.wants.price == 0.7
 
 
 # Nodes without our tag (D11).
@@ -384,9 +372,7 @@ def test_strangers_that_pair_with_nothing_serve_neither_min_nodes_nor_demand_d11
         made.add_node(id=name, pool=None, size="t.small")
     made.round()
     assert made.booted == ["small", "small"]
-    assert made.last is not None
-    assert made.last.wants is not None
-    assert made.last.wants.price == pytest.approx(0.3)
+    assert made.wants.price == pytest.approx(0.3)
 
 
 def test_strangers_count_against_max_nodes_d11() -> None:
@@ -427,9 +413,7 @@ def test_one_with_our_tag_and_no_records_that_pairs_with_nothing_serves_nobody_d
     assert made.of_node("alone").reason is Reason.UNPAIRED_WITHIN_WINDOW
     assert made.booted == ["small"]
     assert refused(made) == {("small", Reason.AT_MAX_NODES): 1}
-    assert made.last is not None
-    assert made.last.wants is not None
-    assert made.last.wants.price == pytest.approx(0.1)
+    assert made.wants.price == pytest.approx(0.1)
 
 
 def test_beside_it_the_last_node_that_serves_min_nodes_stays_up_d11_d7() -> None:
@@ -783,7 +767,6 @@ def test_a_ping_of_a_freed_lifes_node_ends_no_wait_for_the_node_that_the_next_ma
     made.flags |= {"expected": expected, "gone": {"i-r1": made.now, "i-ended": made.now}}
     made.round()
     assert made.booted == booted
-    assert made.last is not None
     left = still_expected(expected, made.history, made.last.pairs, made.now, made.settings)
     assert set(left) == (set() if booted else {"r1"})
 
@@ -816,7 +799,6 @@ def test_a_claim_that_no_node_will_come_of_serves_nobody_until_it_is_cleaned_u9_
     made = denied_claim(20)
     assert made.of_record("r1").reason is Reason.HELD
     assert made.booted == ["small"]
-    assert made.last is not None
     assert made.last.counts["nodes_booting"] == 0
 
 
@@ -853,7 +835,6 @@ def test_without_proof_that_none_will_come_it_counts_as_a_node_to_be_d13(
 ) -> None:
     made = denied_claim(25, how, **settings)
     assert made.booted == []
-    assert made.last is not None
     assert made.last.counts["nodes_booting"] == 1
 
 
@@ -1103,9 +1084,7 @@ def test_nodes_to_be_beyond_the_limits_are_known_once_a_node_is_listed_again_u10
     new = {f"new{number}": Flight("setup", 0.0) for number in range(flights)}
     made.flags |= {"demand": (Job("j", count=9),), "record_flights": new}
     made.round()
-    assert made.last is not None
-    assert made.last.wants is not None
-    assert (made.last.wants.too_many, made.last.wants.too_dear) == too_many
+    assert (made.wants.too_many, made.wants.too_dear) == too_many
     assert made.booted == []
 
 
@@ -1126,9 +1105,7 @@ def test_a_former_lifes_node_is_not_the_one_that_a_set_up_makes_u6_u10(
     flight = Flight("setup", 0.0, incarnation_of("r1", life))
     made.flags |= {"record_flights": {"r1": flight}}
     made.round()
-    assert made.last is not None
-    assert made.last.wants is not None
-    assert made.last.wants.too_many == too_many
+    assert made.wants.too_many == too_many
 
 
 def test_the_dearest_node_to_be_goes_first_for_the_price_u10() -> None:
@@ -1139,9 +1116,7 @@ def test_the_dearest_node_to_be_goes_first_for_the_price_u10() -> None:
     sizes = {"new1": "small", "new2": "large"}
     made.flags |= {"record_flights": flights, "claimed_sizes": sizes}
     made.round()
-    assert made.last is not None
-    assert made.last.wants is not None
-    assert made.last.wants.too_dear == {"large": 1}
+    assert made.wants.too_dear == {"large": 1}
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -1152,9 +1127,7 @@ def test_a_claim_that_is_listed_before_it_is_answered_is_not_one_too_many_u10(kn
     flights = {"r1": Flight("setup", 0.0)} if known else {}
     made.flags |= {"boots_unclaimed": ("small",), "record_flights": flights}
     made.round()
-    assert made.last is not None
-    assert made.last.wants is not None
-    assert made.last.wants.too_many == known
+    assert made.wants.too_many == known
 
 
 def test_it_is_told_who_holds_the_slots_and_when_one_will_be_free_u7() -> None:

@@ -16,7 +16,6 @@ WEEK_S = 7 * 86_400.0
 
 
 def notices_of(made: World) -> dict[Reason, Notice]:
-    assert made.last is not None
     return {one.reason: one for one in made.last.notices}
 
 

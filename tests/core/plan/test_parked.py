@@ -41,9 +41,7 @@ def test_o7_a_parked_pool_boots_nothing_for_jobs_spares_or_min_nodes_and_says_wh
     assert len(made.booted) == 4
     parked(made)
     assert made.booted == []
-    assert made.last is not None
-    assert made.last.wants is not None
-    assert {reason for _, reason in made.last.wants.refused} == {Reason.POOL_PARKED}
+    assert {reason for _, reason in made.wants.refused} == {Reason.POOL_PARKED}
     assert made.last.pool_marks == PARKED["pool_marks"]
     (small,) = why(DecisionView(made.snapshot(), made.last, made.settings))
     assert [(one.reason, one.measures["by"]) for one in small.grows] == [
@@ -153,7 +151,6 @@ def test_o7_a_node_is_told_to_take_no_more_work_and_after_unpark_to_take_some() 
     made.add_node("r1")
     pinging(made, BUSY)
     parked(made)
-    assert made.last is not None
     assert [(one.node_id, one.on) for one in made.last.drains] == [(NODE, True)]
     made.change("r1", drain="1")
     made.flags |= {"pool_marks": {}, "drain_orders": {"r1": "1"}}
@@ -200,7 +197,6 @@ def test_o7_explain_names_the_parking_and_whose_it_is(
 ) -> None:
     made = parked(live(state))
     pinging(made, state)
-    assert made.last is not None
     told = explain(made.snapshot(), made.last, made.settings, NODE)
     (found,) = [one for one in told.findings if one.rule == "O7"]
     assert found.status is status

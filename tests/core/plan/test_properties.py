@@ -143,7 +143,6 @@ def forbidding(spec: Spec, made: World) -> list[str]:
 @given(spec=specs())
 def test_no_verdict_cleans_a_record_with_any_sign_of_life_c(spec: Spec) -> None:
     made = run(spec)
-    assert made.last is not None
     listed = {one.uuid: one for one in spec.records}
     for verdict in made.last.records:
         if verdict.kind is not Kind.KEEP:
@@ -272,7 +271,6 @@ def test_more_life_never_turns_keep_into_clean_c(more: Any, spec: Spec, pick: in
 
 
 def verdict_of(made: World, uuid: str) -> Kind | None:
-    assert made.last is not None
     kinds = [verdict.kind for verdict in made.last.records if verdict.id == uuid]
     return kinds[0] if kinds else None
 
@@ -315,7 +313,6 @@ def test_the_same_inputs_give_the_same_plan(spec: Spec) -> None:
 
 def test_an_empty_cloud_and_an_empty_store_give_an_empty_plan() -> None:
     made = run(Spec(flags=(("slots", None),)))
-    assert made.last is not None
     assert made.last.aborted is None
     assert (made.cleaned, made.destroyed, made.booted) == ([], [], [])
     assert cleaned(UUIDS[0], at=0.0).holds_anything is False

@@ -51,9 +51,7 @@ def claimed_as(made: World, name: str, **fields: Any) -> None:
 
 
 def rotation(made: World) -> Rotation | None:
-    assert made.last is not None
-    assert made.last.wants is not None
-    return made.last.wants.rotations.sizes.get("small")
+    return made.wants.rotations.sizes.get("small")
 
 
 def waits(made: World) -> Reason | None:
@@ -63,7 +61,6 @@ def waits(made: World) -> Reason | None:
 
 
 def replaced(made: World) -> list[tuple[str, Reason]]:
-    assert made.last is not None
     return [(order.node_id, order.reason) for order in made.last.shutdowns]
 
 
@@ -432,8 +429,6 @@ def test_right_before_the_destroy_it_is_asked_again_d15_d2(
     change(made)
     made.flags["node_flights"] = {"i-r1": Flight(ROTATING, made.now)}
     made.plan()
-    assert made.decided is not None
-    assert made.last is not None
     snapshot = replace(made.snapshot(), history=made.last.history)
     found = ShutdownEvidence(made.record("r1"))
     verdict = confirm_shutdown(order, found, snapshot, made.settings, wanted=False)

@@ -16,7 +16,6 @@ WINDOW = 7200.0
 
 
 def slots_of(made: World) -> Slots:
-    assert made.last is not None
     assert made.last.slots is not None
     return made.last.slots
 

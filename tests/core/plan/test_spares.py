@@ -35,19 +35,14 @@ def idle(made: World, *names: str, size: Size = SMALL) -> World:
 
 
 def refused(made: World) -> dict[tuple[str, Reason], int]:
-    assert made.last is not None
-    assert made.last.wants is not None
-    return made.last.wants.refused
+    return made.wants.refused
 
 
 def spares(made: World, size: str = "small") -> Spares:
-    assert made.last is not None
-    assert made.last.wants is not None
-    return made.last.wants.spares[size]
+    return made.wants.spares[size]
 
 
 def reasons(made: World) -> Counter[Reason]:
-    assert made.last is not None
     return Counter(view.verdict.reason for view in made.last.views)
 
 
@@ -55,7 +50,6 @@ def test_spare_nodes_are_booted_without_demand_d14() -> None:
     made = spared(small=2, large=1)
     made.round()
     assert made.booted == ["small", "small", "large"]
-    assert made.last is not None
     assert {boot.reason for boot in made.last.boots} == {Reason.BELOW_SPARE_NODES}
     assert spares(made) == Spares(wanted=2, there=0, kept=2)
 
@@ -201,10 +195,8 @@ def test_no_spare_set_up_is_withdrawn_as_needless() -> None:
     for name in ("r1", "r2", "r3"):
         made.add_record(name, pinged=False)
     made.round()
-    assert made.last is not None
-    assert made.last.wants is not None
-    assert made.last.wants.needless == {"small": 1}
+    assert made.wants.needless == {"small": 1}
     made.flags["demand"] = (BIG_JOB,)
     made.with_settings(max_nodes=3)
     made.round()
-    assert made.last.wants.needless == {"small": 1}
+    assert made.wants.needless == {"small": 1}

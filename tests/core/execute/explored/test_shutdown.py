@@ -76,7 +76,6 @@ class TinyShutdown:
         made.add_record("r", quiet=100.0)
         made.add_node("r")
         pinging(made, WorkerState.IDLE, polls=6, every=30.0)
-        assert made.last is not None
         (self._order,) = made.last.shutdowns
         self._made = made
         self._snapshot = made.snapshot()
@@ -212,7 +211,6 @@ class ScheduledShutdown(TinyShutdown):
         made.advance(1.0)
         made.poll_scheduler(drained)
         made.plan()
-        assert made.last is not None
         (self._order,) = made.last.shutdowns
         self._made = made
         self._snapshot = made.snapshot()
