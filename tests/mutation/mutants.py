@@ -774,8 +774,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "if snapshot.breaker.generation != order.breaker_generation or snapshot.breaker.is_open:",
         "if snapshot.breaker.is_open:",
-        "tests/core/execute/test_last_look.py::"
-        "test_a_breaker_that_opened_and_closed_since_voids_the_order_c11",
+        "tests/core/execute/test_last_look.py::test_what_stands_in_the_way_now_stops_the_write_c11",
     ),
     TextMutant(
         "C9",
@@ -983,7 +982,7 @@ MUTANTS = (
         "core/plan/due.py",
         "if uuid in snapshot.holds or uuid in snapshot.record_flights or uuid in snapshot.touched:",
         "if uuid in snapshot.record_flights or uuid in snapshot.touched:",
-        "tests/core/execute/test_prune.py::test_a_record_that_something_stands_for_is_not_deleted",
+        "tests/core/execute/test_prune.py::test_a_record_that_is_anybodys_or_that_something_stands_for_is_not_deleted",
     ),
     TextMutant(
         "U8",

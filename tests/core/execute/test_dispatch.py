@@ -14,6 +14,7 @@ from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, Dispatched, SchedulerNode, SchedulerOrder
 from nodemanager.core.model.settings import LATE_ORDER_S
+from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Job, Listing, WorkerState
 from nodemanager.core.observe.facts import SchedulerSeen
 from nodemanager.core.observe.snapshot import Flight
@@ -217,10 +218,17 @@ def test_without_a_scheduler_nothing_is_told() -> None:
     assert orders(made) == []
 
 
-def going(made: World) -> Any:
+def at_last_look(
+    made: World, node: SchedulerNode | None, reason: Reason | None = None, **fields: Any
+) -> Verdict:
+    """What becomes of the destroy of a drained node, once the scheduler says that of it."""
     order(made)
     told(made, DRAINED)
-    return made.shutdown_order("i-r1")
+    ordered = made.shutdown_order("i-r1")
+    ordered = replace(ordered, reason=reason or ordered.reason)
+    record = replace(made.record("r1"), **fields)
+    found = ShutdownEvidence(record, scheduled=() if node is None else (node,))
+    return confirm_shutdown(ordered, found, made.snapshot(), made.settings, wanted=False)
 
 
 @pytest.mark.parametrize(
@@ -236,11 +244,7 @@ def going(made: World) -> Any:
 def test_the_scheduler_is_asked_again_right_before_the_destroy_d2(
     node: SchedulerNode | None, goes: bool
 ) -> None:
-    made = scheduled()
-    ordered = going(made)
-    found = ShutdownEvidence(made.record("r1"), scheduled=() if node is None else (node,))
-    verdict = confirm_shutdown(ordered, found, made.snapshot(), made.settings, wanted=False)
-    assert (verdict.kind is Kind.SHUTDOWN) is goes
+    assert (at_last_look(scheduled(), node).kind is Kind.SHUTDOWN) is goes
 
 
 OFF = SchedulerNode(HOST, WorkerState.UNKNOWN, responds=False, suspended=True)
@@ -259,24 +263,13 @@ OFF = SchedulerNode(HOST, WorkerState.UNKNOWN, responds=False, suspended=True)
 def test_a_node_switched_off_goes_only_if_it_still_is_right_before_the_destroy_d2(
     node: SchedulerNode | None, goes: bool
 ) -> None:
-    made = scheduled()
-    ordered = replace(going(made), reason=Reason.SUSPENDED)
-    found = ShutdownEvidence(made.record("r1"), scheduled=() if node is None else (node,))
-    verdict = confirm_shutdown(ordered, found, made.snapshot(), made.settings, wanted=False)
+    verdict = at_last_look(scheduled(), node, Reason.SUSPENDED)
     assert (verdict.kind is Kind.SHUTDOWN) is goes
-    another = ShutdownEvidence(replace(made.record("r1"), claim=None), scheduled=(OFF,))
-    verdict = confirm_shutdown(ordered, another, made.snapshot(), made.settings, wanted=False)
+
+
+def test_a_node_switched_off_stays_if_its_record_is_anothers_right_before_the_destroy_d2() -> None:
+    verdict = at_last_look(scheduled(), OFF, Reason.SUSPENDED, claim=None)
     assert verdict.reason is Reason.CHANGED_SINCE_PLAN
-
-
-def test_a_bad_node_stays_if_the_scheduler_says_right_before_that_it_works_d2() -> None:
-    made = scheduled()
-    ordered = replace(going(made), reason=Reason.BOOT_FAILED)
-    for state, kind in ((BUSY, Kind.KEEP), (IDLE, Kind.SHUTDOWN)):
-        node = SchedulerNode(HOST, state)
-        found = ShutdownEvidence(made.record("r1"), scheduled=() if node is None else (node,))
-        verdict = confirm_shutdown(ordered, found, made.snapshot(), made.settings, wanted=False)
-        assert verdict.kind is kind
 
 
 def test_what_a_listing_does_not_show_stands_no_more() -> None:

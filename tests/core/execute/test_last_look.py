@@ -320,9 +320,7 @@ def destroyed(**fields: Any) -> tuple[World, CleanOrder]:
 GONE = (Kind.CLEAN, Reason.AFTER_SHUTDOWN)
 
 
-def test_after_our_shutdown_the_record_is_freed_whatever_age_listing_and_polls_say_c20() -> (
-    None
-):
+def test_after_our_shutdown_the_record_is_freed_whatever_age_listing_and_polls_say_c20() -> None:
     made, order = destroyed()
     assert last_look(made, order=order, found={"asked_id": False}) == GONE
     made.nodes.clear()

@@ -10,16 +10,16 @@ import pytest
 from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.execute.prune import confirm_prune
 from nodemanager.core.judge import false_clean
-from nodemanager.core.model.breaker import Cause
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.world import CloudState, FreedLife, Job
+from nodemanager.core.model.world import CloudState, FreedLife, Job, Record
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.plan.due import PruneOrder
 from nodemanager.core.plan.plan import Plan
-from nodemanager.core.safety.breaker import opened
 from tests.core.build import World, claim, cleaned, node, world
 
 DAY_S = 86_400.0
+OPEN = Breaker(Cause.INVARIANT, frozenset({"x"}))
 
 
 def surplus(count: int = 6, **settings: Any) -> World:
@@ -76,6 +76,7 @@ def test_a_record_is_deleted_only_past_prune_after(quiet_s: float, expected: lis
         pytest.param({}, {"lease": False}, id="no-lease-c10"),
         pytest.param({}, {"read_only": "another account"}, id="read-only-l5"),
         pytest.param({}, {"cleaned_lately": 25}, id="the-cap-is-used-up-c10"),
+        pytest.param({}, {"breaker": OPEN}, id="the-breaker-is-open-b2"),
     ],
 )
 def test_nothing_is_deleted_where_nothing_may_be_freed(
@@ -83,12 +84,6 @@ def test_nothing_is_deleted_where_nothing_may_be_freed(
 ) -> None:
     made = surplus(**settings)
     made.flags |= flags
-    assert pruned(made.round()) == []
-
-
-def test_nothing_is_deleted_while_the_breaker_is_open_b2() -> None:
-    made = surplus()
-    made.breaker = opened(made.breaker, Cause.INVARIANT, frozenset({"x"}), made.now, {})
     assert pruned(made.round()) == []
 
 
@@ -108,26 +103,18 @@ def test_nothing_is_deleted_on_old_polls_c7() -> None:
         pytest.param({"slot_number": 0}, id="slot-0"),
         pytest.param({"claim": claim("r0", at=1.0)}, id="claimed"),
         pytest.param({"fenced": True}, id="fenced-c12"),
+        pytest.param({"flags": {"holds": frozenset({"r0"})}}, id="hold-c9"),
+        pytest.param({"flags": {"record_flights": {"r0": Flight("setup", 0.0)}}}, id="claimed-c8"),
+        pytest.param({"flags": {"touched": {"r0": 1e9}}}, id="touched-since"),
     ],
 )
-def test_a_record_that_is_anybodys_is_not_deleted(fields: dict[str, Any]) -> None:
+def test_a_record_that_is_anybodys_or_that_something_stands_for_is_not_deleted(
+    fields: dict[str, Any],
+) -> None:
     made = world(max_nodes=0, prune_after=7 * DAY_S)
-    made.records = [cleaned("r0", at=made.ago(30 * DAY_S), **fields)]
-    assert pruned(made.round()) == []
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        pytest.param({"holds": frozenset({"r0"})}, id="hold-c9"),
-        pytest.param({"record_flights": {"r0": Flight("setup", 0.0)}}, id="being-claimed-c8"),
-        pytest.param({"touched": {"r0": 1e9}}, id="touched-since"),
-    ],
-)
-def test_a_record_that_something_stands_for_is_not_deleted(flags: dict[str, Any]) -> None:
-    made = world(max_nodes=0, prune_after=7 * DAY_S)
-    made.records = [cleaned("r0", at=made.ago(30 * DAY_S))]
-    made.flags |= flags
+    made.flags |= fields.get("flags", {})
+    known = {name: value for name, value in fields.items() if name != "flags"}
+    made.records = [cleaned("r0", at=made.ago(30 * DAY_S), **known)]
     assert pruned(made.round()) == []
 
 
@@ -206,11 +193,17 @@ def ordered() -> tuple[World, PruneOrder]:
     return made, order
 
 
+def at_last_look(
+    made: World, order: PruneOrder, record: Record | None, tagged: Any = (), **flags: Any
+) -> tuple[Kind, Reason]:
+    found = CleanEvidence(record, tagged)
+    verdict = confirm_prune(order, found, made.snapshot(**flags), made.settings)
+    return verdict.kind, verdict.reason
+
+
 def test_what_is_as_it_was_is_deleted_c11() -> None:
     made, order = ordered()
-    found = CleanEvidence(made.record("r0"), ())
-    verdict = confirm_prune(order, found, made.snapshot(), made.settings)
-    assert (verdict.kind, verdict.reason) == (Kind.PRUNE, Reason.SURPLUS)
+    assert at_last_look(made, order, made.record("r0")) == (Kind.PRUNE, Reason.SURPLUS)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +226,7 @@ def test_what_is_as_it_was_is_deleted_c11() -> None:
             id="in-flight",
         ),
         pytest.param({}, (), {"now": 1e9}, Reason.ORDER_EXPIRED, id="late"),
+        pytest.param({}, (), {"breaker": OPEN}, Reason.BREAKER_OPEN, id="breaker"),
     ],
 )
 def test_whatever_changed_since_is_left_alone_c11(
@@ -240,10 +234,7 @@ def test_whatever_changed_since_is_left_alone_c11(
 ) -> None:
     made, order = ordered()
     record = made.change("r0", **{"version": "v1", **fields})
-    verdict = confirm_prune(
-        order, CleanEvidence(record, tagged), made.snapshot(**flags), made.settings
-    )
-    assert (verdict.kind, verdict.reason) == (Kind.KEEP, reason)
+    assert at_last_look(made, order, record, tagged, **flags) == (Kind.KEEP, reason)
 
 
 @pytest.mark.parametrize("complete", [True, False], ids=["whole", "incomplete"])
@@ -252,31 +243,22 @@ def test_a_record_that_a_node_bears_in_a_listing_since_the_plan_is_left_alone_c5
 ) -> None:
     made, order = ordered()
     made.poll_cloud([node("r0", life=3)], complete=complete)
-    found = CleanEvidence(made.record("r0"), ())
-    verdict = confirm_prune(order, found, made.snapshot(), made.settings)
-    assert (verdict.kind, verdict.reason) == (Kind.KEEP, Reason.NODE_ALIVE)
+    assert at_last_look(made, order, made.record("r0")) == (Kind.KEEP, Reason.NODE_ALIVE)
 
 
-def test_a_record_that_is_gone_already_and_an_opened_breaker_end_it_c10() -> None:
+def test_a_record_that_is_gone_already_and_a_prune_switched_off_end_it() -> None:
     made, order = ordered()
-    gone = confirm_prune(order, CleanEvidence(None, ()), made.snapshot(), made.settings)
-    assert gone.reason is Reason.RECORD_GONE
-    breaker = opened(made.breaker, Cause.INVARIANT, frozenset({"x"}), made.now, {})
-    found = CleanEvidence(made.record("r0"), ())
-    late = confirm_prune(order, found, made.snapshot(breaker=breaker), made.settings)
-    assert late.reason is Reason.BREAKER_OPEN
-    off = made.with_settings(prune_after=None)
-    assert confirm_prune(order, found, off.snapshot(), off.settings).kind is Kind.KEEP
+    assert at_last_look(made, order, None)[1] is Reason.RECORD_GONE
+    made.with_settings(prune_after=None)
+    assert at_last_look(made, order, made.record("r0"))[0] is Kind.KEEP
 
 
 def test_a_record_freed_since_the_plan_may_have_to_be_given_back_u8() -> None:
     """By another way than this plan: an operator's clean, say, of the same version."""
     made, order = ordered()
-    record = made.record("r0")
     life = FreedLife("r0", "an-older-life", made.now, node_id="i-r0", slot=1, why="stale_slot")
     made.history = false_clean.lives_freed(made.history, (life,), made.now)
-    verdict = confirm_prune(order, CleanEvidence(record, ()), made.snapshot(), made.settings)
-    assert (verdict.kind, verdict.reason) == (Kind.KEEP, Reason.CHANGED_SINCE_PLAN)
+    assert at_last_look(made, order, made.record("r0")) == (Kind.KEEP, Reason.CHANGED_SINCE_PLAN)
 
 
 def test_nothing_is_deleted_while_the_stores_clock_is_not_trusted_t1() -> None:
