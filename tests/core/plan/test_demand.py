@@ -59,8 +59,11 @@ def wanting(*jobs: Job, **settings: Any) -> World:
     return made
 
 
-def refused(made: World) -> dict[tuple[str, Reason], int]:
-    return made.wants.refused
+def unasked(**settings: Any) -> World:
+    """A pool of one node at the most and the least, in which no job waits."""
+    made = world(**{"max_nodes": 1, "min_nodes": 1, **settings})
+    made.flags["demand"] = ()
+    return made
 
 
 # Matching.
@@ -89,15 +92,10 @@ def test_a_job_gets_the_cheapest_size_that_has_it_all(job: Job, size: str | None
     assert (found and found.name) == size
 
 
-def test_a_size_of_unknown_or_zero_price_sorts_last_s4() -> None:
-    names = [size.name for size in by_price([UNKNOWN, LARGE, FREE, SMALL])]
-    assert names == ["small", "large", "free", "unknown"]
-
-
-def test_sizes_of_a_group_that_cost_the_same_stay_in_the_written_order() -> None:
+def test_sizes_go_by_price_the_unpriced_last_and_equal_ones_as_written_s4() -> None:
     group = [replace(SMALL, name=f"any/{one}", group="any") for one in ("z", "a", "m")]
-    names = [size.name for size in by_price([LARGE, *group])]
-    assert names == ["any/z", "any/a", "any/m", "large"]
+    names = [size.name for size in by_price([UNKNOWN, LARGE, FREE, *group])]
+    assert names == ["any/z", "any/a", "any/m", "large", "free", "unknown"]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +210,7 @@ def test_for_a_job_that_cant_be_had_nothing_is_booted_and_it_is_told_by_id_u12_n
     made = wanting(job, Job("beside"), **settings)
     assert made.booted == ["small"]
     assert unsatisfiable(made) == {"j": reason}
-    assert refused(made) == {}
+    assert made.wants.refused == {}
 
 
 @pytest.mark.parametrize(
@@ -235,7 +233,7 @@ def test_a_job_that_just_fits_the_caps_is_had_whole_u12(job: Job, settings: dict
 def test_what_is_first_in_the_queue_is_booted_first_u12_n4() -> None:
     made = wanting(Job("big", cores=9), *(Job(f"j{n}") for n in range(5)), max_nodes=3)
     assert made.booted == ["large", "small", "small"]
-    assert refused(made) == {("small", Reason.AT_MAX_NODES): 3}
+    assert made.wants.refused == {("small", Reason.AT_MAX_NODES): 3}
 
 
 @pytest.mark.parametrize(
@@ -278,7 +276,7 @@ def test_a_job_that_waits_for_what_min_nodes_holds_stops_nobody_u12() -> None:
     made.flags["demand"] = (Job("big", cores=9), Job("j1"))
     pinging(made, WorkerState.BUSY)
     assert made.booted == ["small"]
-    assert refused(made) == {("large", Reason.AT_MAX_PRICE): 1}
+    assert made.wants.refused == {("large", Reason.AT_MAX_PRICE): 1}
 
 
 # Which size a node is of (U11).
@@ -348,7 +346,7 @@ def test_the_size_of_a_node_to_be_is_known_by_its_claim_after_a_restart_n17() ->
     made.flags["demand"] = (Job("j"), Job("big", cores=9))
     made.round()
     assert made.booted == []
-    assert refused(made) == {("small", Reason.AT_MAX_PRICE): 1}
+    assert made.wants.refused == {("small", Reason.AT_MAX_PRICE): 1}
     assert made.wants.price == 1.0
 
 
@@ -373,21 +371,21 @@ def test_strangers_that_pair_with_nothing_serve_neither_min_nodes_nor_demand_d11
     made.round()
     assert made.booted == ["small", "small"]
     assert made.wants.price == pytest.approx(0.3)
+    made.reload(max_nodes=4)
+    made.plan()
+    assert made.booted == ["small"], "they count against max_nodes"
+    assert made.wants.refused == {("small", Reason.AT_MAX_NODES): 1}
 
 
-def test_strangers_count_against_max_nodes_d11() -> None:
-    made = world(min_nodes=2, max_nodes=3)
-    for name in ("u1", "u2"):
-        made.add_node(id=name, pool=None)
-    made.round()
-    assert made.booted == ["small"]
-    assert refused(made) == {("small", Reason.AT_MAX_NODES): 1}
-
-
-def test_a_stranger_that_pairs_serves_d11() -> None:
+@pytest.mark.parametrize(
+    "tags", [{"pool": None}, {"tags": Tags(POOL)}], ids=["a-stranger", "our-tag-and-no-records"]
+)
+def test_one_without_a_records_tag_serves_once_it_pairs_by_its_id_d11_p1(
+    tags: dict[str, Any],
+) -> None:
     made = world(min_nodes=1, max_nodes=9, ids_unique=True)
     made.add_record("r1", claimed=False)
-    made.add_node(id="i-r1", pool=None)
+    made.add_node(id="i-r1", **tags)
     made.flags["demand"] = (Job("j"),)
     pinging(made, WorkerState.IDLE, 3)
     assert made.view("i-r1").record is not None
@@ -412,7 +410,7 @@ def test_one_with_our_tag_and_no_records_that_pairs_with_nothing_serves_nobody_d
     made.round()
     assert made.of_node("alone").reason is Reason.UNPAIRED_WITHIN_WINDOW
     assert made.booted == ["small"]
-    assert refused(made) == {("small", Reason.AT_MAX_NODES): 1}
+    assert made.wants.refused == {("small", Reason.AT_MAX_NODES): 1}
     assert made.wants.price == pytest.approx(0.1)
 
 
@@ -426,16 +424,6 @@ def test_beside_it_the_last_node_that_serves_min_nodes_stays_up_d11_d7() -> None
     pinging(made, WorkerState.IDLE, 5)
     assert made.of_node("alone").reason is Reason.UNPAIRED_WITHIN_WINDOW
     assert made.of_node("i-r1").reason is Reason.NEEDED
-    assert (made.booted, made.destroyed) == ([], [])
-
-
-def test_one_with_our_tag_and_no_records_serves_once_it_pairs_by_its_id_d11_p1() -> None:
-    made = world(min_nodes=1, max_nodes=9, ids_unique=True)
-    made.add_record("r1", claimed=False)
-    made.add_node(id="i-r1", tags=Tags(POOL))
-    made.flags["demand"] = (Job("j"),)
-    pinging(made, WorkerState.IDLE, 3)
-    assert made.view("i-r1").record is not None
     assert (made.booted, made.destroyed) == ([], [])
 
 
@@ -473,7 +461,7 @@ def test_as_many_are_booted_as_are_wanted_and_allowed(
 def test_max_total_price_is_not_passed(cap: float, booted: list[str]) -> None:
     made = wanting(*[Job("j")] * 4, max_total_price=cap)
     assert made.booted == booted
-    assert bool(refused(made).get(("small", Reason.AT_MAX_PRICE))) is (len(booted) < 4)
+    assert bool(made.wants.refused.get(("small", Reason.AT_MAX_PRICE))) is (len(booted) < 4)
 
 
 def test_what_is_up_counts_against_max_total_price_untagged_nodes_too_d11() -> None:
@@ -543,7 +531,7 @@ def test_a_quota_is_probed_with_one_more_once_in_a_while_d6(
     limits = Limits(quota=known, quota_at=made.now - ago)
     made.plan(demand=(Job("j", count=3),), limits=limits)
     assert len(made.booted) == booted
-    assert refused(made)["small", Reason.AT_QUOTA] == 3 - booted
+    assert made.wants.refused["small", Reason.AT_QUOTA] == 3 - booted
 
 
 @pytest.mark.parametrize(
@@ -559,7 +547,7 @@ def test_what_the_cloud_refused_lately_is_not_asked_again_d6(
 ) -> None:
     made = wanting(Job("j"))
     made.plan(limits=Limits(**limits))
-    assert (made.booted, refused(made)) == ([], {("small", reason): 1})
+    assert (made.booted, made.wants.refused) == ([], {("small", reason): 1})
 
 
 NO_SMALL = {"resting": {"small": 9e9}, "full": {"small": 0.0}}
@@ -703,8 +691,7 @@ def test_a_node_of_an_earlier_life_does_not_stand_for_one_that_is_not_listed_p6(
     pinged: bool,
 ) -> None:
     """The earlier one is listed still, though it is gone; the record's own counts all the same."""
-    made = world(max_nodes=1, min_nodes=1)
-    made.flags["demand"] = ()
+    made = unasked()
     made.add_record("r1", life=2, pinged=pinged, quiet=10.0)
     made.add_node("r1", life=1, id="i-old")
     made.poll()
@@ -715,8 +702,7 @@ def test_a_node_of_an_earlier_life_does_not_stand_for_one_that_is_not_listed_p6(
 
 def test_a_twin_that_ended_does_not_stand_for_the_node_that_pings_p6() -> None:
     """Two were made on one record; the other is listed, as terminated, and it is not."""
-    made = world(max_nodes=1, min_nodes=1)
-    made.flags["demand"] = ()
+    made = unasked()
     made.add_record("r1", quiet=10.0)
     made.add_node("r1", id="i-twin", state=CloudState.TERMINATED)
     made.round()
@@ -735,8 +721,7 @@ def test_a_twin_that_ended_does_not_stand_for_the_node_that_pings_p6() -> None:
 def test_nor_where_nodes_tell_no_id_and_the_create_answered_the_other_p1a(
     answered: str | None, booted: list[str]
 ) -> None:
-    made = world(max_nodes=1, min_nodes=1)
-    made.flags["demand"] = ()
+    made = unasked()
     made.add_record("r1", quiet=10.0, instance_id=None)
     made.add_node("r1", id="i-ended", state=CloudState.TERMINATED)
     if answered is not None:
@@ -757,8 +742,7 @@ def test_a_ping_of_a_freed_lifes_node_ends_no_wait_for_the_node_that_the_next_ma
     pinger: str, booted: list[str]
 ) -> None:
     """The create had no answer, and a ping that hung in the server lands on its claim."""
-    made = world(max_nodes=1, min_nodes=1)
-    made.flags["demand"] = ()
+    made = unasked()
     made.add_record("r1", quiet=10.0)
     made.free("r1")
     claimed = claim("r1", at=made.store_now, life=2)
@@ -852,7 +836,7 @@ def test_an_unpinged_claim_counts_until_it_is_cleaned_though_its_node_is_gone_u6
     }
     made.plan()
     assert made.booted == []
-    assert refused(made) == {("small", Reason.CLAIMS_PENDING): 1}
+    assert made.wants.refused == {("small", Reason.CLAIMS_PENDING): 1}
 
 
 @pytest.mark.parametrize(
@@ -874,7 +858,7 @@ def test_without_compare_and_set_a_record_just_modified_is_not_used_again_u2_u6(
     made.round()
     assert len(made.booted) == booted
     if not booted:
-        assert refused(made) == {("small", Reason.CLAIMS_PENDING): 2}
+        assert made.wants.refused == {("small", Reason.CLAIMS_PENDING): 2}
 
 
 @pytest.mark.parametrize(
@@ -895,7 +879,7 @@ def test_a_record_stamped_ahead_is_locked_for_a_window_from_when_it_was_seen_so_
     made.advance(after).round()
     assert len(made.booted) == booted
     if not booted:
-        assert refused(made) == {("small", Reason.CLAIMS_PENDING): 1}
+        assert made.wants.refused == {("small", Reason.CLAIMS_PENDING): 1}
 
 
 @pytest.mark.parametrize(
@@ -909,8 +893,7 @@ def test_who_was_heard_when_the_records_were_listed_counts_however_old_that_is_p
     quiet: float, booted: int
 ) -> None:
     """A manager that stood still has old listings: they say nothing of the time since."""
-    made = world(max_nodes=1, min_nodes=1)
-    made.flags["demand"] = ()
+    made = unasked()
     made.add_record("r1", quiet=quiet)
     made.poll()
     made.advance(590.0)
@@ -932,8 +915,7 @@ def test_who_was_heard_before_the_clock_was_set_back_counts_no_longer_than_other
 
     Nor can its age be told: the time in which no listing need show it counts from that ping.
     """
-    made = world(max_nodes=1, min_nodes=1, visible_after=0.0)
-    made.flags["demand"] = ()
+    made = unasked(visible_after=0.0)
     made.add_record("r1", quiet=10.0)
     made.poll()
     made.store_step -= 7200.0
@@ -955,8 +937,7 @@ def test_a_late_record_listing_takes_back_no_ping_that_was_seen_c5(
     quiet: float, booted: int, complete: bool
 ) -> None:
     """The node pinged, and then two listings show its record as it was long before."""
-    made = world(max_nodes=1, min_nodes=1)
-    made.flags["demand"] = ()
+    made = unasked()
     old = made.add_record("r1", quiet=900.0)
     made.add_node("r1")
     made.change("r1", last_ping_at=made.ago(quiet), modified_at=made.ago(quiet))
@@ -974,8 +955,7 @@ def test_a_late_record_listing_takes_back_no_ping_that_was_seen_c5(
 
 def test_a_late_record_listing_takes_back_no_ping_of_another_life_c5() -> None:
     """Who pinged in the life before says nothing of the one that is listed now."""
-    made = world(max_nodes=1, min_nodes=1)
-    made.flags["demand"] = ()
+    made = unasked()
     made.add_record("r1", quiet=10.0)
     made.add_node("r1")
     made.round()
@@ -997,8 +977,7 @@ def test_a_ping_since_a_listing_that_lacked_it_counts_over_a_gap_c5_p6(
     pings: bool, booted: list[int]
 ) -> None:
     """A manager that stood still counts the absence anew, and listings still lack who lives."""
-    made = world(max_nodes=1, min_nodes=1, visible_after=0.0)
-    made.flags["demand"] = ()
+    made = unasked(visible_after=0.0)
     made.add_record("r1", quiet=5.0)
     if not pings:
         made.add_node("r1")
@@ -1022,8 +1001,7 @@ def test_no_listing_that_may_not_show_a_node_yet_settles_its_absence_c11(
     age: float, rounds: list[int]
 ) -> None:
     """It pinged, its first listings lack it, and the cloud may take 300 s to show it."""
-    made = world(max_nodes=1, min_nodes=1, poll_stale_after=900.0)
-    made.flags["demand"] = ()
+    made = unasked(poll_stale_after=900.0)
     made.add_record("r1", quiet=5.0, first_ping_at=made.ago(age))
     for booted in rounds:
         made.round()
@@ -1059,7 +1037,7 @@ def test_a_set_up_under_way_takes_a_slot_before_a_listing_shows_it_u7(
     made.flags |= {"demand": (Job("j", count=3),), "slots": 1, **flags}
     made.round()
     assert made.booted == []
-    assert refused(made)["small", Reason.NO_FREE_SLOT] > 0
+    assert made.wants.refused["small", Reason.NO_FREE_SLOT] > 0
 
 
 @pytest.mark.parametrize(
@@ -1170,8 +1148,7 @@ def test_a_created_node_that_pinged_serves_until_its_absence_is_settled_p4_c5(
     life: int, pinged: bool, rounds: list[int]
 ) -> None:
     """A restart forgets that it was listed: what ended since then must not serve anew."""
-    made = world(max_nodes=2, min_nodes=1, visible_after=0.0)
-    made.flags["demand"] = ()
+    made = unasked(max_nodes=2, visible_after=0.0)
     made.add_record("r1", quiet=5.0, pinged=pinged)
     created = Expected("i-r1", "small", made.now, incarnation_of("r1", life))
     made.flags["expected"] = {"r1": created}
@@ -1183,8 +1160,7 @@ def test_a_created_node_that_pinged_serves_until_its_absence_is_settled_p4_c5(
 
 def test_a_created_node_that_pinged_serves_for_boot_fail_after_where_no_clock_is_known_p4() -> None:
     """Nobody can tell then when it was heard."""
-    made = world(max_nodes=2, min_nodes=1, visible_after=0.0)
-    made.flags["demand"] = ()
+    made = unasked(max_nodes=2, visible_after=0.0)
     made.add_record("r1", quiet=5.0)
     created = Expected("i-r1", "small", made.now, incarnation_of("r1"))
     made.flags["expected"] = {"r1": created}
@@ -1293,7 +1269,7 @@ def test_dying_nodes_count_against_max_nodes_and_serve_nobody(state: CloudState)
     made.change_node("i-r0", state=state)
     made.flags["demand"] = (Job("j", count=2),)
     pinging(made, WorkerState.IDLE, 3)
-    assert refused(made) == {("small", Reason.AT_MAX_NODES): 1}
+    assert made.wants.refused == {("small", Reason.AT_MAX_NODES): 1}
     assert made.booted == []
 
 
@@ -1312,11 +1288,26 @@ def eight_idle() -> World:
     return made
 
 
-def test_nodes_that_took_the_jobs_since_the_demand_poll_serve_it_until_the_next_n1() -> None:
-    """Their word overtakes the demand: booting for jobs that run already is eight too many."""
+@pytest.mark.parametrize(
+    ("back_s", "rounds"),
+    [
+        pytest.param(0.0, 3, id="whenever-they-took-them"),
+        pytest.param(7200.0, 1, id="before-the-clock-was-set-back-t1"),
+    ],
+)
+def test_nodes_that_took_the_jobs_since_the_demand_poll_serve_it_until_the_next_n1(
+    back_s: float, rounds: int
+) -> None:
+    """Their word overtakes the demand: booting for jobs that run already is eight too many.
+
+    A busy word is from the future for hours where the clock was set back since, and each demand
+    poll meanwhile is later all the same.
+    """
     made = eight_idle()
-    pinging(made, WorkerState.BUSY, 3)
+    pinging(made, WorkerState.BUSY, rounds)
     assert made.booted == []
+    made.store_step -= back_s
+    pinging(made, WorkerState.BUSY)
     made.flags["demand_at"] = made.now
     pinging(made, WorkerState.BUSY)
     assert len(made.booted) == 8
@@ -1333,25 +1324,6 @@ def test_a_nodes_first_word_that_it_is_busy_serves_the_demand_it_was_booted_for_
     made.flags["demand_at"] = made.now
     pinging(made, WorkerState.BUSY)
     assert made.booted == ["small"]
-
-
-def test_a_node_that_was_busy_before_the_demand_poll_serves_none_of_it() -> None:
-    made = eight_idle()
-    pinging(made, WorkerState.BUSY)
-    made.flags["demand_at"] = made.now
-    pinging(made, WorkerState.BUSY, 2)
-    assert len(made.booted) == 8
-
-
-def test_who_took_its_job_before_the_clock_was_set_back_serves_no_later_demand_t1() -> None:
-    """Its first busy word is from the future for hours, and every demand poll meanwhile later."""
-    made = eight_idle()
-    pinging(made, WorkerState.BUSY)
-    made.store_step -= 7200.0
-    pinging(made, WorkerState.BUSY)
-    made.flags["demand_at"] = made.now
-    pinging(made, WorkerState.BUSY)
-    assert len(made.booted) == 8
 
 
 def test_of_two_sizes_that_come_min_nodes_needs_but_one_u10() -> None:

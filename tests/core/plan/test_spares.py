@@ -34,10 +34,6 @@ def idle(made: World, *names: str, size: Size = SMALL) -> World:
     return made
 
 
-def refused(made: World) -> dict[tuple[str, Reason], int]:
-    return made.wants.refused
-
-
 def spares(made: World, size: str = "small") -> Spares:
     return made.wants.spares[size]
 
@@ -107,7 +103,7 @@ def test_no_more_spare_nodes_are_booted_than_may_be_d14(
     made = spared(small=3, **settings)
     made.round()
     assert made.booted == ["small"] * booted
-    assert refused(made) == {("small", reason): 3 - booted}
+    assert made.wants.refused == {("small", reason): 3 - booted}
 
 
 @pytest.mark.parametrize(
@@ -131,16 +127,20 @@ def test_spare_nodes_go_first_where_something_runs_short_d14(
     assert spares(made).given_up == given_up
 
 
-def test_without_a_job_that_waits_in_vain_no_spare_goes() -> None:
-    made = idle(spared(small=3, max_nodes=3), "r1", "r2", "r3")
-    pinging(made, WorkerState.IDLE, 4)
-    assert made.destroyed == []
-
-
-def test_busy_nodes_never_go_for_room_d14() -> None:
-    made = idle(spared(small=3, max_nodes=3), "r1", "r2", "r3")
-    made.flags["demand"] = (BIG_JOB,)
-    pinging(made, WorkerState.BUSY, 4)
+@pytest.mark.parametrize(
+    ("jobs", "state", "min_nodes"),
+    [
+        pytest.param((), WorkerState.IDLE, 0, id="no-job-waits-in-vain"),
+        pytest.param((BIG_JOB,), WorkerState.BUSY, 0, id="busy"),
+        pytest.param((BIG_JOB,), WorkerState.IDLE, 3, id="min-nodes-needs-them"),
+    ],
+)
+def test_no_spare_goes_for_room_that_nobody_wants_or_that_is_busy_or_needed_d14(
+    jobs: tuple[Job, ...], state: WorkerState, min_nodes: int
+) -> None:
+    made = idle(spared(small=3, max_nodes=3, min_nodes=min_nodes), "r1", "r2", "r3")
+    made.flags["demand"] = jobs
+    pinging(made, state, 4)
     assert made.destroyed == []
 
 
@@ -181,13 +181,6 @@ def test_where_max_nodes_was_lowered_spare_nodes_go_before_wanted_ones() -> None
     made.reload(max_nodes=1)
     pinging(made, WorkerState.IDLE, 2)
     assert made.destroyed == ["i-r2"]
-
-
-def test_spares_never_fall_below_min_nodes() -> None:
-    made = idle(spared(small=2, max_nodes=2, min_nodes=2), "r1", "r2")
-    made.flags["demand"] = (BIG_JOB,)
-    pinging(made, WorkerState.IDLE, 4)
-    assert made.destroyed == []
 
 
 def test_no_spare_set_up_is_withdrawn_as_needless() -> None:
