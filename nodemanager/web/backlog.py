@@ -158,10 +158,10 @@ def _send(response: Response, what: Mapping[str, object]) -> None:
 def _items_json(found: Statuses) -> list[Json]:
     return [
         {
-            "deed": item.deed,
+            "deed": item.action,
             "id": item.id,
             "version": item.version,
-            "stands": one.stand,
+            "stands": one.state,
             "reason": one.reason,
             "measures": one.measures,
         }
@@ -204,17 +204,17 @@ def _plan_json(shown: BacklogView, seen: IndexedPlan) -> Json:
 def _candidate_json(one: Candidate) -> Json:
     beside = {name: getattr(one, name) for name in _BESIDE}
     stamps = {name: at and timestamp(at) for name, at in beside.items() if name in _STAMPS}
-    measures = dict(one.standing.measures)
+    measures = dict(one.status.measures)
     cause = measures.pop("cause", None)
     return {
-        "deed": one.item.deed,
+        "deed": one.item.action,
         "id": one.item.id,
         "version": one.item.version,
         "record": one.item.record or None,
         **beside,
         **stamps,
-        "reason": cause or one.standing.reason,
-        "standing": one.standing.reason,
+        "reason": cause or one.status.reason,
+        "standing": one.status.reason,
         "measures": measures,
     }
 

@@ -10,7 +10,7 @@ import pytest
 from nodemanager.actors.daemon.backlog_marks import StopBacklog
 from nodemanager.actors.messages import Beat, Ordered
 from nodemanager.core.model.world import Tags
-from nodemanager.core.operate.backlog import Item, Order, Stand, adoptable
+from nodemanager.core.operate.backlog import Item, ItemState, Order, adoptable
 from nodemanager.core.operate.replies import Command
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import BadRequest, CloudError, NotSent, RemoteError, Throttled
@@ -195,5 +195,5 @@ def test_the_same_node_again_is_done_already(beside: Rig) -> None:
     beside.turn(60)
     again = apply(beside, order(beside, first))
     assert not isinstance(again, str)
-    assert [one.stand for _, one in again] == [Stand.DONE]
+    assert [one.state for _, one in again] == [ItemState.DONE]
     assert beside.cloud.calls["adopt"] == 1

@@ -17,7 +17,7 @@ from nodemanager.actors.daemon.backlog_marks import (
 )
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Guarantee
-from nodemanager.core.operate.backlog import Item, ItemAction, Order, Stand, Statuses, proposal
+from nodemanager.core.operate.backlog import Item, ItemAction, ItemState, Order, Statuses, proposal
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
@@ -99,8 +99,8 @@ def test_the_plan_proposes_all_that_is_held_back_with_its_evidence_s5(leaked: Ri
     assert all(one.chosen for one in made)
     first = made[0]
     assert (first.slot, first.host, first.node) == (30, "compute30", "i-gone-30")
-    assert first.standing.measures["cause"] == Reason.STALE_SLOT
-    assert first.standing.measures["idle_s"] > 7200
+    assert first.status.measures["cause"] == Reason.STALE_SLOT
+    assert first.status.measures["idle_s"] > 7200
     assert first.item.version == leaked.store.rows[first.item.id].version
     assert leaked.store.calls["clean"] == 0
 
@@ -110,7 +110,7 @@ def test_what_is_applied_is_freed_and_nothing_else_s5(leaked: Rig) -> None:
     chosen = replace(whole, items=whole.items[:12])
     found = apply(leaked, chosen)
     assert not isinstance(found, str)
-    assert {one.stand for _, one in found} == {Stand.HELD}
+    assert {one.state for _, one in found} == {ItemState.HELD}
 
     finish(leaked)
 
@@ -237,7 +237,7 @@ def test_the_same_plan_again_says_what_is_done_and_does_nothing_s5(leaked: Rig) 
     again = apply(leaked, wanted)
 
     assert not isinstance(again, str)
-    assert [one.stand for _, one in again] == [Stand.DONE] * 30
+    assert [one.state for _, one in again] == [ItemState.DONE] * 30
     assert marked(leaked) == 0
     leaked.turn(120)
     assert leaked.store.calls["clean"] == 0
@@ -308,7 +308,7 @@ def test_a_record_with_nothing_to_ask_by_is_shown_left_out_and_never_freed_c11(
     found = shown(rig)
     assert found.seen is not None
     (left_out,) = [one for one in proposal(found.seen).candidates if not one.chosen]
-    assert (left_out.item.id, left_out.standing.reason) == (bare.uuid, Reason.UNVERIFIABLE)
+    assert (left_out.item.id, left_out.status.reason) == (bare.uuid, Reason.UNVERIFIABLE)
 
     wanted = order(rig)
     apply(rig, replace(wanted, items=(left_out.item,)))

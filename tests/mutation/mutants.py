@@ -1020,8 +1020,8 @@ MUTANTS = (
         "T3",
         "another pool's node is adopted",
         "core/operate/backlog.py",
-        "    if node.tags.pool is not None:\n        return ItemStatus(Stand.CHANGED, Reason.OTHER_POOL",
-        "    if False:\n        return ItemStatus(Stand.CHANGED, Reason.OTHER_POOL",
+        "    if node.tags.pool is not None:\n        return ItemStatus(ItemState.CHANGED, Reason.OTHER_POOL",
+        "    if False:\n        return ItemStatus(ItemState.CHANGED, Reason.OTHER_POOL",
         "tests/core/operate/test_adoption.py::test_a_node_stands_as_the_newest_listing_says",
     ),
     TextMutant(

@@ -201,7 +201,7 @@ class People:
     def _edited(self, item: Item) -> Item:
         """The plan is a file: now and then somebody names another record in it."""
         rows = sorted(self.world.registry.rows)
-        if item.deed is ItemAction.ADOPT and self.random.random() < 0.15 and rows:
+        if item.action is ItemAction.ADOPT and self.random.random() < 0.15 and rows:
             return replace(item, record=self.random.choice(rows))
         return item
 

@@ -26,9 +26,9 @@ from nodemanager.core.operate.backlog import (
     Item,
     ItemAction,
     ItemMarks,
+    ItemState,
     ItemStatus,
     Order,
-    Stand,
     Statuses,
     due_adoptions,
     indexed_plan,
@@ -204,7 +204,7 @@ class BacklogMarks:
 
     def _take_off(self, found: Mapping[Item, ItemStatus]) -> None:
         """Take off the marks of the items that are over, and log those that are left alone."""
-        over = {item.key: item for item, one in found.items() if one.stand in OVER}
+        over = {item.key: item for item, one in found.items() if one.state in OVER}
         over = {key: item for key, item in over.items() if key in self.marks}
         if not over:
             return
@@ -235,17 +235,17 @@ class BacklogMarks:
         self._context.log.event(Event.OPERATOR_BACKLOG, action=action, by=by, count=count)
 
     def _tell_left(self, item: Item, one: ItemStatus) -> None:
-        if one.stand is not Stand.CHANGED:
+        if one.state is not ItemState.CHANGED:
             return
         seen = self.seen
         fields: dict[str, Any] = dict(one.measures)
-        if item.deed is ItemAction.ADOPT:
+        if item.action is ItemAction.ADOPT:
             fields["node"] = item.id
         else:
             record = seen.records.get(item.id) if seen is not None else None
             fields |= record_fields(record, item.id)
         self._context.log.event(
-            Event.BACKLOG_SKIPPED, **{**fields, "reason": one.reason, "action": item.deed.value}
+            Event.BACKLOG_SKIPPED, **{**fields, "reason": one.reason, "action": item.action.value}
         )
 
     # How items that were let go end.
@@ -257,7 +257,7 @@ class BacklogMarks:
         why = end.ended.why
         if why.reason not in PASSING | {Reason.HOLDS_NOTHING}:
             key = Item(ItemAction.CLEAN, end.key.id, "").key
-            self.item_ended(key, ItemStatus(Stand.CHANGED, why.reason, why.measures or {}))
+            self.item_ended(key, ItemStatus(ItemState.CHANGED, why.reason, why.measures or {}))
 
     def item_ended(self, key: str, status: ItemStatus) -> None:
         """Note how a marked item ended."""

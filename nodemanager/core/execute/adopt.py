@@ -23,8 +23,8 @@ from nodemanager.core.operate.backlog import (
     PASSING,
     IndexedPlan,
     Item,
+    ItemState,
     ItemStatus,
-    Stand,
     not_as_named,
 )
 from nodemanager.errors import NotSent, RemoteError, Throttled
@@ -140,10 +140,10 @@ def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[OnceS
         return writing(order, AdoptNode(order.node_id, order.tags))
     if verdict.reason is Reason.ADOPTED:
         # The tag is newer than the listing.
-        return _over(order, ItemStatus(Stand.DONE, Reason.ADOPTED))
+        return _over(order, ItemStatus(ItemState.DONE, Reason.ADOPTED))
     if verdict.reason in PASSING:
         return Step(None)
-    return _over(order, ItemStatus(Stand.CHANGED, verdict.reason, verdict.measures or {}))
+    return _over(order, ItemStatus(ItemState.CHANGED, verdict.reason, verdict.measures or {}))
 
 
 def _adopted(order: AdoptOrder, seen: Seen) -> Step[OnceState[AdoptOrder]]:
@@ -157,7 +157,7 @@ def _adopted(order: AdoptOrder, seen: Seen) -> Step[OnceState[AdoptOrder]]:
         "by": mark.by if mark is not None else None,
     }
     told = LogLine(Event.NODE_ADOPTED, fields)
-    return _over(order, ItemStatus(Stand.DONE, Reason.ADOPTED), told)
+    return _over(order, ItemStatus(ItemState.DONE, Reason.ADOPTED), told)
 
 
 def _failed(order: AdoptOrder, error: RemoteError) -> Step[OnceState[AdoptOrder]]:
@@ -170,7 +170,7 @@ def _failed(order: AdoptOrder, error: RemoteError) -> Step[OnceState[AdoptOrder]
     if not error.definite or isinstance(error, NotSent | Throttled):
         return Step(None, tell=(told,))
     return _over(
-        order, ItemStatus(Stand.CHANGED, Reason.ADOPT_REFUSED, {"error": str(error)}), told
+        order, ItemStatus(ItemState.CHANGED, Reason.ADOPT_REFUSED, {"error": str(error)}), told
     )
 
 

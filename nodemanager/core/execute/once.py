@@ -1,6 +1,6 @@
-"""Reads, confirms, writes once: the state machine of each small deed.
+"""Reads, confirms, writes once: the state machine of each simple action.
 
-A plan orders a deed again while it is due. So the journal has none of it, and a restart forgets it.
+A plan orders it again while it is due. So the journal has none of it, and a restart forgets it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OnceState = Reading[Order] | Writing[Order] | GivenUp[Order]
 
 
 class SimpleAction(Protocol[Order]):
-    """What is particular to one deed; `Once` does the rest."""
+    """What is particular to one action; `Once` does the rest."""
 
     @property
     def action(self) -> Action: ...
@@ -99,7 +99,7 @@ RecordOrder = TypeVar("RecordOrder", bound=OfRecord)
 
 
 class RecordAction(Generic[RecordOrder]):
-    """What those deeds share that read one record, block it alone, and leave nothing in doubt."""
+    """What those actions share that read one record, block it alone, and leave nothing in doubt."""
 
     def id(self, order: RecordOrder) -> str:
         return order.uuid
@@ -125,25 +125,25 @@ def writing(order: Order, effect: Effect, *learn: Learned) -> Step[OnceState[Ord
 
 
 class Once(Generic[Order]):
-    """The state machine of `deed`."""
+    """The state machine of one simple action."""
 
     states = (Reading, Writing, GivenUp)
 
-    def __init__(self, deed: SimpleAction[Order]) -> None:
-        self.deed = deed
-        self.action = deed.action
+    def __init__(self, simple: SimpleAction[Order]) -> None:
+        self.simple = simple
+        self.action = simple.action
 
     def id(self, order: Order) -> str:
-        return self.deed.id(order)
+        return self.simple.id(order)
 
     def about(self, state: OnceState[Order]) -> About:
-        return self.deed.about(state.order)
+        return self.simple.about(state.order)
 
     def flight(self, state: OnceState[Order]) -> str:
-        return self.deed.flight
+        return self.simple.flight
 
     def start(self, order: Order, seen: Seen) -> Step[OnceState[Order]]:
-        return self.deed.start(order)
+        return self.simple.start(order)
 
     def resume(self, state: OnceState[Order], seen: Seen) -> Step[OnceState[Order]]:
         return Step(None)
@@ -154,12 +154,12 @@ class Once(Generic[Order]):
         order, late = state.order, isinstance(state, GivenUp)
         match event:
             case Failed():
-                return self.deed.failed(order, event, seen, late=late)
+                return self.simple.failed(order, event, seen, late=late)
             case Answered(effect=ReadRecord() | AskNode(), answer=answer):
-                return Step(None) if late else self.deed.found(order, answer, seen)
+                return Step(None) if late else self.simple.found(order, answer, seen)
             case Answered(answer=answer):
-                return self.deed.done(order, answer, seen, late=late)
+                return self.simple.done(order, answer, seen, late=late)
             case Expired():
-                learn = self.deed.in_doubt(order) if isinstance(state, Writing) else ()
+                learn = self.simple.in_doubt(order) if isinstance(state, Writing) else ()
                 return Step(GivenUp(order), learn=learn)
         return Step(state)

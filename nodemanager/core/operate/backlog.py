@@ -38,7 +38,7 @@ class ItemAction(StrEnum):
     ADOPT = "adopt"
 
 
-class Stand(StrEnum):
+class ItemState(StrEnum):
     """How an item stands at one decision."""
 
     HELD = "held"
@@ -59,21 +59,21 @@ class Item:
     `record` is the record that a node to adopt is to be paired with, empty where none is named.
     """
 
-    deed: ItemAction
+    action: ItemAction
     id: str
     version: str
     record: str = ""
 
     @property
     def key(self) -> str:
-        return f"{self.deed.value} {self.id}"
+        return f"{self.action.value} {self.id}"
 
 
 @dataclass(frozen=True, slots=True)
 class ItemStatus:
     """How an item stands, why, and what was measured."""
 
-    stand: Stand
+    state: ItemState
     reason: Reason
     measures: Mapping[str, Any] = field(default_factory=dict)
 
@@ -88,32 +88,32 @@ class IndexedPlan:
     pairs: Pairs
 
 
-def standing_of(item: Item, seen: IndexedPlan) -> ItemStatus:
+def record_status(item: Item, seen: IndexedPlan) -> ItemStatus:
     """How a record stands that a backlog plan wants cleaned at the item's version."""
     record = seen.records.get(item.id)
     flight = seen.snapshot.record_flights.get(item.id)
     if flight is not None:
         # Our own fence changes the version, too (C12): judge it when this is over.
-        return ItemStatus(Stand.WAITS, Reason.IN_FLIGHT, {"action": flight.kind})
+        return ItemStatus(ItemState.WAITS, Reason.IN_FLIGHT, {"action": flight.kind})
     if is_touched(item.id, seen.snapshot):
-        return ItemStatus(Stand.WAITS, Reason.CHANGED_SINCE_LISTING)
+        return ItemStatus(ItemState.WAITS, Reason.CHANGED_SINCE_LISTING)
     if record is None:
-        return ItemStatus(Stand.CHANGED, Reason.RECORD_GONE)
+        return ItemStatus(ItemState.CHANGED, Reason.RECORD_GONE)
     if record.version != item.version:
         if not record.holds_anything and not record.problems:
-            return ItemStatus(Stand.DONE, Reason.HOLDS_NOTHING)
+            return ItemStatus(ItemState.DONE, Reason.HOLDS_NOTHING)
         measures = {"version": record.version, "judged": item.version}
-        return ItemStatus(Stand.CHANGED, Reason.CHANGED_SINCE_PLAN, measures)
+        return ItemStatus(ItemState.CHANGED, Reason.CHANGED_SINCE_PLAN, measures)
     verdict = seen.verdicts[item.id]
     measures = dict(verdict.measures or {})
     if verdict.kind in (Kind.CLEAN, Kind.DEFER):
-        return ItemStatus(Stand.UNDER_WAY, verdict.reason, measures)
+        return ItemStatus(ItemState.UNDER_WAY, verdict.reason, measures)
     if verdict.reason is Reason.BACKLOG_HELD:
-        return ItemStatus(Stand.HELD, verdict.reason, measures)
+        return ItemStatus(ItemState.HELD, verdict.reason, measures)
     if verdict.reason is Reason.HOLDS_NOTHING:
-        return ItemStatus(Stand.DONE, verdict.reason, measures)
-    stand = Stand.WAITS if verdict.reason in PASSING else Stand.CHANGED
-    return ItemStatus(stand, verdict.reason, measures)
+        return ItemStatus(ItemState.DONE, verdict.reason, measures)
+    state = ItemState.WAITS if verdict.reason in PASSING else ItemState.CHANGED
+    return ItemStatus(state, verdict.reason, measures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Candidate:
 
     item: Item
     chosen: bool
-    standing: ItemStatus
+    status: ItemStatus
     slot: int | None = None
     host: str | None = None
     node: str | None = None
@@ -164,13 +164,13 @@ def _held_back(seen: IndexedPlan) -> Iterator[Candidate]:
         if not held and verdict.reason is not Reason.UNVERIFIABLE:
             continue
         item = Item(ItemAction.CLEAN, uuid, record.version)
-        standing = standing_of(item, seen)
-        if standing.stand in (Stand.UNDER_WAY, Stand.DONE):
+        status = record_status(item, seen)
+        if status.state in (ItemState.UNDER_WAY, ItemState.DONE):
             continue
         yield Candidate(
             item,
-            standing.stand is not Stand.CHANGED,
-            standing,
+            status.state is not ItemState.CHANGED,
+            status,
             slot=record.slot_number,
             host=record.hostname,
             node=record.instance_id,
@@ -209,40 +209,42 @@ def node_version(node: CloudNode) -> str:
     return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
 
-def standing_of_node(item: Item, seen: IndexedPlan, pool: str) -> ItemStatus:
+def node_status(item: Item, seen: IndexedPlan, pool: str) -> ItemStatus:
     """How far the adoption of `item` is, or what forbids it; `pool` is ours."""
     history = seen.snapshot.history
     node = history.present.get(item.id)
     if node is None:
-        return ItemStatus(Stand.CHANGED, Reason.NODE_ABSENT)
+        return ItemStatus(ItemState.CHANGED, Reason.NODE_ABSENT)
     if node.tags.pool == pool:
-        return ItemStatus(Stand.DONE, Reason.ADOPTED)
+        return ItemStatus(ItemState.DONE, Reason.ADOPTED)
     if item.id in history.nodes_twice:
-        return ItemStatus(Stand.CHANGED, Reason.IMPOSSIBLE)
+        return ItemStatus(ItemState.CHANGED, Reason.IMPOSSIBLE)
     changed = not_as_named(item, node, seen.snapshot)
     if changed is not None:
         return changed
     if item.id in seen.pairs.ambiguous:
-        return ItemStatus(Stand.CHANGED, Reason.AMBIGUOUS)
+        return ItemStatus(ItemState.CHANGED, Reason.AMBIGUOUS)
     record = seen.pairs.record_of.get(item.id)
     if item.record and (record is None or record.uuid != item.record):
         measures = {"record": record.uuid if record is not None else None}
-        return ItemStatus(Stand.CHANGED, Reason.PAIR_UNPROVEN, measures)
-    return ItemStatus(Stand.HELD, Reason.UNTAGGED)
+        return ItemStatus(ItemState.CHANGED, Reason.PAIR_UNPROVEN, measures)
+    return ItemStatus(ItemState.HELD, Reason.UNTAGGED)
 
 
 def not_as_named(item: Item, node: CloudNode, snapshot: Snapshot) -> ItemStatus | None:
     """Why the node is not the one that the operator named, or not free to adopt; else None."""
     if node.tags.pool is not None:
-        return ItemStatus(Stand.CHANGED, Reason.OTHER_POOL, {"pool": node.tags.pool})
+        return ItemStatus(ItemState.CHANGED, Reason.OTHER_POOL, {"pool": node.tags.pool})
     version = node_version(node)
     if version != item.version:
         measures = {"version": version, "judged": item.version}
-        return ItemStatus(Stand.CHANGED, Reason.CHANGED_SINCE_PLAN, measures)
+        return ItemStatus(ItemState.CHANGED, Reason.CHANGED_SINCE_PLAN, measures)
     if node.problems:
-        return ItemStatus(Stand.CHANGED, Reason.UNREADABLE, {"detail": "; ".join(node.problems)})
+        return ItemStatus(
+            ItemState.CHANGED, Reason.UNREADABLE, {"detail": "; ".join(node.problems)}
+        )
     if node.held or node.id in snapshot.holds:
-        return ItemStatus(Stand.CHANGED, Reason.HELD)
+        return ItemStatus(ItemState.CHANGED, Reason.HELD)
     return None
 
 
@@ -255,13 +257,13 @@ def adoptable(seen: IndexedPlan, settings: Settings) -> Iterator[Candidate]:
         item = Item(
             ItemAction.ADOPT, node.id, node_version(node), record.uuid if record is not None else ""
         )
-        standing = standing_of_node(item, seen, settings.pool)
-        if standing.stand is not Stand.HELD:
+        status = node_status(item, seen, settings.pool)
+        if status.state is not ItemState.HELD:
             continue
         yield Candidate(
             item,
             False,
-            standing,
+            status,
             slot=record.slot_number if record is not None else None,
             host=record.hostname if record is not None else None,
             last_sign_at=record.last_ping_at if record is not None else None,
@@ -282,7 +284,7 @@ def _then(node: CloudNode, record: Record | None, settings: Settings) -> str:
     return "paired by its instance id: kept while it pings and works (D1)"
 
 
-OVER = frozenset({Stand.DONE, Stand.CHANGED})
+OVER = frozenset({ItemState.DONE, ItemState.CHANGED})
 """How an item stands that needs no mark any more."""
 
 
@@ -335,9 +337,9 @@ def statuses(items: Iterable[Item], seen: IndexedPlan, settings: Settings) -> St
     return tuple(
         (
             one,
-            standing_of_node(one, seen, settings.pool)
-            if one.deed is ItemAction.ADOPT
-            else standing_of(one, seen),
+            node_status(one, seen, settings.pool)
+            if one.action is ItemAction.ADOPT
+            else record_status(one, seen),
         )
         for one in dict.fromkeys(items)
     )
@@ -345,7 +347,7 @@ def statuses(items: Iterable[Item], seen: IndexedPlan, settings: Settings) -> St
 
 def marks_of(order: Order, found: Statuses) -> dict[str, ItemMark]:
     """The marks for those items of the order that are neither done nor changed."""
-    return {item.key: ItemMark(item, order.by) for item, one in found if one.stand not in OVER}
+    return {item.key: ItemMark(item, order.by) for item, one in found if one.state not in OVER}
 
 
 def let_go(marks: ItemMarks) -> frozenset[str]:
@@ -353,12 +355,12 @@ def let_go(marks: ItemMarks) -> frozenset[str]:
     return frozenset(
         f"{one.item.id}@{one.item.version}"
         for one in marks.values()
-        if one.item.deed is ItemAction.CLEAN
+        if one.item.action is ItemAction.CLEAN
     )
 
 
 def due_adoptions(found: Statuses) -> tuple[Item, ...]:
     """The nodes among the marked items that have no tag of ours yet."""
     return tuple(
-        item for item, one in found if item.deed is ItemAction.ADOPT and one.stand not in OVER
+        item for item, one in found if item.action is ItemAction.ADOPT and one.state not in OVER
     )

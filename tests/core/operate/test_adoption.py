@@ -14,11 +14,11 @@ from nodemanager.core.operate.backlog import (
     IndexedPlan,
     Item,
     ItemAction,
-    Stand,
+    ItemState,
     adoptable,
     indexed_plan,
+    node_status,
     node_version,
-    standing_of_node,
 )
 from tests.core.build import POOL, World, incarnation_of, node, world
 
@@ -70,93 +70,93 @@ def test_a_stopped_node_is_told_to_end_soon_once_it_is_ours_d1() -> None:
 @pytest.mark.parametrize(
     ("happens", "stand", "reason"),
     [
-        pytest.param(lambda made: None, Stand.HELD, Reason.UNTAGGED, id="unchanged"),
+        pytest.param(lambda made: None, ItemState.HELD, Reason.UNTAGGED, id="unchanged"),
         pytest.param(
             lambda made: made.change_node("i-r1", state=CloudState.PENDING),
-            Stand.HELD,
+            ItemState.HELD,
             Reason.UNTAGGED,
             id="another-state",
         ),
         pytest.param(
-            lambda made: made.drop_node("i-r1"), Stand.CHANGED, Reason.NODE_ABSENT, id="gone"
+            lambda made: made.drop_node("i-r1"), ItemState.CHANGED, Reason.NODE_ABSENT, id="gone"
         ),
         pytest.param(
             lambda made: made.change_node("i-r1", state=CloudState.TERMINATED),
-            Stand.CHANGED,
+            ItemState.CHANGED,
             Reason.NODE_ABSENT,
             id="terminated",
         ),
         pytest.param(
             lambda made: made.change_node("i-r1", created_at=1.0),
-            Stand.CHANGED,
+            ItemState.CHANGED,
             Reason.CHANGED_SINCE_PLAN,
             id="another-launch",
         ),
         pytest.param(
             lambda made: made.change_node("i-r1", name="other"),
-            Stand.CHANGED,
+            ItemState.CHANGED,
             Reason.CHANGED_SINCE_PLAN,
             id="renamed",
         ),
         pytest.param(
             lambda made: made.change_node("i-r1", tags=Tags("other")),
-            Stand.CHANGED,
+            ItemState.CHANGED,
             Reason.OTHER_POOL,
             id="another-pools-by-now",
         ),
         pytest.param(
             lambda made: made.change_node("i-r1", tags=Tags(POOL)),
-            Stand.DONE,
+            ItemState.DONE,
             Reason.ADOPTED,
             id="ours-already",
         ),
         pytest.param(
             lambda made: made.flags.__setitem__("holds", frozenset({"i-r1"})),
-            Stand.CHANGED,
+            ItemState.CHANGED,
             Reason.HELD,
             id="on-hold",
         ),
         pytest.param(
             lambda made: made.change_node("i-r1", problems=("tags can't be read",)),
-            Stand.CHANGED,
+            ItemState.CHANGED,
             Reason.UNREADABLE,
             id="unreadable",
         ),
         pytest.param(
             lambda made: made.change("r1", instance_id=None),
-            Stand.CHANGED,
+            ItemState.CHANGED,
             Reason.PAIR_UNPROVEN,
             id="its-record-names-it-no-more",
         ),
         pytest.param(
             lambda made: made.change("r1", first_ping_at=made.ago(5000.0)),
-            Stand.CHANGED,
+            ItemState.CHANGED,
             Reason.PAIR_UNPROVEN,
             id="its-record-pinged-before-it-was-launched",
         ),
     ],
 )
 def test_a_node_stands_as_the_newest_listing_says(
-    happens: Any, stand: Stand, reason: Reason
+    happens: Any, stand: ItemState, reason: Reason
 ) -> None:
     made = beside()
     wanted = item(made, "i-r1", "r1")
     happens(made)
-    found = standing_of_node(wanted, seen_in(made), POOL)
-    assert (found.stand, found.reason) == (stand, reason)
+    found = node_status(wanted, seen_in(made), POOL)
+    assert (found.state, found.reason) == (stand, reason)
 
 
 def test_another_record_than_its_own_is_never_put_on_a_node_p1() -> None:
     made = beside()
-    found = standing_of_node(item(made, "i-r1", "r2"), seen_in(made), POOL)
+    found = node_status(item(made, "i-r1", "r2"), seen_in(made), POOL)
     assert found.reason is Reason.PAIR_UNPROVEN
 
 
 def test_where_ids_come_again_no_pair_is_proven_p1() -> None:
     made = beside().with_settings(ids_unique=False)
-    found = standing_of_node(item(made, "i-r1", "r1"), seen_in(made), POOL)
+    found = node_status(item(made, "i-r1", "r1"), seen_in(made), POOL)
     assert found.reason is Reason.PAIR_UNPROVEN
-    assert standing_of_node(item(made, "i-r1"), seen_in(made), POOL).stand is Stand.HELD
+    assert node_status(item(made, "i-r1"), seen_in(made), POOL).state is ItemState.HELD
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,15 @@ from nodemanager.core.operate.backlog import (
     Item,
     ItemAction,
     ItemMark,
+    ItemState,
     Order,
-    Stand,
     Statuses,
     indexed_plan,
     let_go,
     marks_of,
     proposal,
+    record_status,
     refusal,
-    standing_of,
     statuses,
 )
 from nodemanager.core.safety.breaker import opened
@@ -85,7 +85,7 @@ def test_the_longest_quiet_is_proposed_first_and_what_can_not_be_asked_last_s5_c
     assert [one.item.id for one in proposed[:2]] == ["r29", "r28"]
     assert proposed[-1].item.id == "bare"
     assert [one.chosen for one in proposed] == [True] * 30 + [False]
-    assert proposed[-1].standing.reason is Reason.UNVERIFIABLE
+    assert proposed[-1].status.reason is Reason.UNVERIFIABLE
 
 
 def test_what_the_daemon_frees_by_itself_is_counted_and_not_proposed() -> None:
@@ -102,61 +102,64 @@ def test_an_open_breaker_keeps_what_is_held_back_in_the_plan_b2() -> None:
     proposed = proposal(seen_in(made, lease=False)).candidates
     assert len(proposed) == 30
     assert all(one.chosen for one in proposed)
-    assert {one.standing.stand for one in proposed} == {Stand.WAITS}
+    assert {one.status.state for one in proposed} == {ItemState.WAITS}
 
 
 @pytest.mark.parametrize(
     ("happens", "stand", "reason"),
     [
-        pytest.param(lambda made: None, Stand.HELD, Reason.BACKLOG_HELD, id="unchanged"),
+        pytest.param(lambda made: None, ItemState.HELD, Reason.BACKLOG_HELD, id="unchanged"),
         pytest.param(
             lambda made: made.change("r00", hostname="other"),
-            Stand.CHANGED,
+            ItemState.CHANGED,
             Reason.CHANGED_SINCE_PLAN,
             id="written-to",
         ),
         pytest.param(
-            lambda made: made.records.pop(0), Stand.CHANGED, Reason.RECORD_GONE, id="deleted"
+            lambda made: made.records.pop(0), ItemState.CHANGED, Reason.RECORD_GONE, id="deleted"
         ),
         pytest.param(
-            lambda made: made.ping("r00"), Stand.CHANGED, Reason.CHANGED_SINCE_PLAN, id="pinged"
+            lambda made: made.ping("r00"), ItemState.CHANGED, Reason.CHANGED_SINCE_PLAN, id="pinged"
         ),
         pytest.param(
             lambda made: made.records.__setitem__(
                 0, cleaned("r00", at=made.store_now, version="v2")
             ),
-            Stand.DONE,
+            ItemState.DONE,
             Reason.HOLDS_NOTHING,
             id="freed",
         ),
         pytest.param(
             lambda made: made.flags.__setitem__("holds", frozenset({"r00"})),
-            Stand.CHANGED,
+            ItemState.CHANGED,
             Reason.HELD,
             id="on-hold",
         ),
         pytest.param(
-            lambda made: made.add_node("r00"), Stand.CHANGED, Reason.PAIRED, id="its-node-is-listed"
+            lambda made: made.add_node("r00"),
+            ItemState.CHANGED,
+            Reason.PAIRED,
+            id="its-node-is-listed",
         ),
         pytest.param(
             lambda made: made.flags.__setitem__(
                 "record_flights", {"r00": Flight("clean", made.now)}
             ),
-            Stand.WAITS,
+            ItemState.WAITS,
             Reason.IN_FLIGHT,
             id="in-flight",
         ),
     ],
 )
 def test_an_item_stands_as_the_newest_decision_says_s5(
-    happens: Any, stand: Stand, reason: Reason
+    happens: Any, stand: ItemState, reason: Reason
 ) -> None:
     made = leaky()
     happens(made)
     made.now += 60.0
     made.poll()
-    found = standing_of(item("r00"), seen_in(made))
-    assert (found.stand, found.reason) == (stand, reason)
+    found = record_status(item("r00"), seen_in(made))
+    assert (found.state, found.reason) == (stand, reason)
 
 
 def test_what_is_let_go_is_cleaned_and_the_rest_still_held_s5() -> None:
@@ -220,14 +223,14 @@ def test_nothing_is_applied_before_cloud_and_store_are_known_l5() -> None:
 def test_what_forbids_every_free_makes_no_item_changed_but_waits_s5(flags: dict[str, Any]) -> None:
     made = leaky()
     ((_, one),) = standing(made, item("r00"), **flags)
-    assert one.stand is Stand.WAITS
+    assert one.state is ItemState.WAITS
 
 
 def test_an_item_that_waits_says_for_what_with_its_measures_s5() -> None:
     made = leaky()
     flights = {"r05": Flight("clean", made.now)}
     ((_, one),) = standing(made, item("r05"), record_flights=flights)
-    assert (one.stand, one.reason) == (Stand.WAITS, Reason.IN_FLIGHT)
+    assert (one.state, one.reason) == (ItemState.WAITS, Reason.IN_FLIGHT)
     assert one.measures == {"action": "clean"}
 
 
@@ -235,12 +238,12 @@ def test_an_open_breaker_makes_no_item_changed_either_b2() -> None:
     made = leaky()
     made.breaker = opened(made.breaker, Cause.INVARIANT, frozenset({"x"}), made.now, {})
     ((_, one),) = standing(made, item("r00"))
-    assert (one.stand, one.reason) == (Stand.WAITS, Reason.BREAKER_OPEN)
+    assert (one.state, one.reason) == (ItemState.WAITS, Reason.BREAKER_OPEN)
 
 
 def test_a_listing_from_before_our_own_clean_ended_changes_no_item_c12() -> None:
     """Our fence changes the version, and the listing that shows it may be older than our write."""
     made = leaky()
     seen = seen_in(made, touched={"r00": 1e9})
-    assert standing_of(item("r00", "before our fence"), seen).stand is Stand.WAITS
-    assert standing_of(item("r01", "before our fence"), seen).stand is Stand.CHANGED
+    assert record_status(item("r00", "before our fence"), seen).state is ItemState.WAITS
+    assert record_status(item("r01", "before our fence"), seen).state is ItemState.CHANGED

@@ -48,7 +48,7 @@ def page() -> str:
 def described(workflow: Workflow[Any]) -> str:
     """A workflow's heading, what it does, and the table of its states."""
     title = NAMES.get(workflow.action, workflow.action.value.capitalize())
-    subject = type(workflow.deed if isinstance(workflow, Once) else workflow)
+    subject = type(workflow.simple if isinstance(workflow, Once) else workflow)
     module = subject.__module__
     module_doc = importlib.import_module(module).__doc__ or ""
     lines = [

@@ -23,7 +23,7 @@ from nodemanager.core.operate.backlog import (
     Item,
     ItemAction,
     ItemMark,
-    Stand,
+    ItemState,
     indexed_plan,
     node_version,
 )
@@ -43,7 +43,7 @@ class Tiny:
     renamed: bool = False
     state: CloudState | None = CloudState.RUNNING
     """None: the cloud knows no such node."""
-    item: Stand | None = Stand.HELD
+    item: ItemState | None = ItemState.HELD
     """None: an operator took the mark off."""
     paused: bool = False
     lease: bool = True
@@ -95,13 +95,13 @@ class TinyAdopt:
             Guarantee.CAS,
             stopping=world.stopping,
             indexed=self._indexed,
-            marks=marks if world.item is Stand.HELD else {},
+            marks=marks if world.item is ItemState.HELD else {},
         )
 
     def learns(self, world: Tiny, one: Learned) -> Tiny:
         assert isinstance(one, ItemEnded)
         assert one.key == self._item.key
-        return replace(world, item=one.status.stand)
+        return replace(world, item=one.status.state)
 
     def forgets(self, world: Tiny) -> Tiny:
         return world
@@ -129,7 +129,7 @@ class TinyAdopt:
         if world.state is not None:
             yield "forgotten by the cloud", replace(world, state=None)
             yield "terminated", replace(world, state=CloudState.TERMINATED)
-        if world.item is Stand.HELD:
+        if world.item is ItemState.HELD:
             yield "the mark is taken off", replace(world, item=None)
         if not world.held:
             yield "held", replace(world, held=True)
@@ -148,16 +148,16 @@ class TinyAdopt:
                 return "tags were sent to what is not as it was named"
             if was.paused or was.stopping or not was.lease:
                 return "tags were sent, though nothing may be written"
-            if was.item is not Stand.HELD:
+            if was.item is not ItemState.HELD:
                 return "tags were sent, though nobody wants it any more"
         if after.says("node.adopted") and not before.says("node.adopted") and now.tags != OURS:
             return "told as adopted, and it is not"
         has_ended = was.item is not now.item
-        if has_ended and now.item is Stand.DONE and now.tags != OURS:
+        if has_ended and now.item is ItemState.DONE and now.tags != OURS:
             return "ended as done, and it is not"
-        if has_ended and now.item is Stand.CHANGED and after.faults == 0:
+        if has_ended and now.item is ItemState.CHANGED and after.faults == 0:
             return "skipped, though nothing is wrong with it"
-        if has_ended and now.item is Stand.CHANGED and now.unsent and not was.unsent:
+        if has_ended and now.item is ItemState.CHANGED and now.unsent and not was.unsent:
             return "skipped, though the cloud was never asked to take the tags"
         return None
 
