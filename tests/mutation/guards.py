@@ -379,7 +379,8 @@ GUARDS = (
         "core/execute/pre_write_check.py",
         "    if _was_pinged_since(order, record):\n",
         "    if False:\n",
-        f"{_DUE}test_any_difference_from_the_record_that_was_judged_stops_a_clean_c11",
+        "tests/core/execute/test_last_look.py::"
+        "test_a_record_that_changed_since_its_plan_is_kept_c11",
     ),
     # A live record is freed or used.
     TextMutant(

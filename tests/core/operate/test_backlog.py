@@ -139,7 +139,7 @@ def test_an_open_breaker_keeps_what_is_held_back_in_the_plan_b2() -> None:
             lambda made: made.add_node("r00"),
             ItemState.CHANGED,
             Reason.PAIRED,
-            id="its-node-is-listed",
+            id="node-listed",
         ),
         pytest.param(
             lambda made: made.flags.__setitem__(
