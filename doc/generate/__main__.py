@@ -18,7 +18,6 @@ TEXTS = {
     "options.inc": "doc.generate.options:entries",
     "verify.inc": "doc.generate.outlooks:table",
     "ends.inc": "tests.actors.ends:table",
-    "sixth.inc": "tests.cloud.sixth.figures:page",
     "contract.inc": "tests.contract.table:page",
     "bounds.inc": "tests.simulation.table:bounds",
     "proof.inc": "tests.simulation.table:page",

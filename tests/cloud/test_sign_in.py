@@ -13,27 +13,23 @@ import pytest
 from nodemanager.cloud.sign_in import SignInSession
 from nodemanager.errors import CloudError, ForeignAnswer, Unauthorized
 from tests.cloud.faults import Reply
-from tests.cloud.json_http import JsonHttp
+from tests.cloud.json_http import CloudServer, json_http
 
 pytestmark = pytest.mark.socket
 
 
-class Server:
+class Server(CloudServer):
     """Answers each request with `reply`; `asked` is what was asked, with its headers."""
 
     def __init__(self) -> None:
+        super().__init__(json_http(self._answer))
         self.asked: list[tuple[str, Mapping[str, str]]] = []
         self.reply = Reply(200, b"{}")
-        self._http = JsonHttp(self._answer)
-        self.url = self._http.url
-        self._http.start()
+        self.start()
 
     def _answer(self, verb: str, target: str, headers: Mapping[str, str], sent: bytes) -> Reply:
         self.asked.append((target, headers))
         return self.reply
-
-    def close(self) -> None:
-        self._http.stop()
 
 
 @pytest.fixture

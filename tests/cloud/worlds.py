@@ -23,7 +23,6 @@ from tests.cloud.libvirt import driver as libvirt_driver
 from tests.cloud.openstack import helpers as openstack_helpers
 from tests.cloud.openstack import server as openstack_server
 from tests.cloud.rpc_proxy import RpcProxy
-from tests.cloud.sixth.contract import digitalocean_world
 from tests.cloud.world import RPC_FATES, World
 from tests.fakes.clock import ManualClock
 from tests.live.hypervisor import Libvirtd
@@ -170,5 +169,4 @@ WORLDS: dict[str, Callable[[], AbstractContextManager[World]]] = {
     "azure": azure_world,
     "openstack": openstack_world,
     "libvirt": libvirt_world,
-    "digitalocean": digitalocean_world,
 }

@@ -40,8 +40,6 @@ _NO_IMAGES: Mapping[Need, str] = {
     Ability.NEWER_IMAGES: _NO_IMAGE,
 }
 
-_EXAMPLE = "the example's adapter reads no droplet's image"
-
 LACKS: Mapping[str, Mapping[Need, str]] = {
     "local": {
         CloudState.STOPPED: "a process runs or has ended",
@@ -85,17 +83,6 @@ LACKS: Mapping[str, Mapping[Need, str]] = {
         CloudState.UNKNOWN: "libvirt's test driver always knows the state",
         Ability.SLOW_ENDS: "libvirt answers a destroy once the domain has ended",
         Ability.THROTTLES: "libvirt has no word for it",
-    },
-    "digitalocean": {
-        Ability.IMAGE_IDS: _EXAMPLE,
-        Ability.NEWER_IMAGES: _EXAMPLE,
-        CloudState.STOPPING: "it has no word for a droplet that is being destroyed",
-        CloudState.TERMINATED: _FORGETS,
-        Ability.CONFIRMED_ENDS: _FORGETS,
-        Ability.CLIENT_TOKENS: f"DigitalOcean has none; {_LOOKED_FOR}",
-        Ability.LEFTOVERS: "our create makes no volume and no address, and a droplet's disk ends "
-        "with it",
-        Ability.OTHER_ACCOUNTS: "the token of the file leads to one account",
     },
     "fake": _NO_IMAGES,
     "simulated": {

@@ -11,8 +11,6 @@ import copy
 import functools
 import json
 import re
-import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,9 +39,9 @@ from tests.cloud.azure.world import (
     World,
     not_found,
 )
-from tests.cloud.faults import FaultsOnOrder, Reply, plain
+from tests.cloud.faults import Reply, plain
 from tests.cloud.faults import changed as changed
-from tests.cloud.json_http import JsonHttp
+from tests.cloud.json_http import CloudServer, in_foreground, json_http
 
 KINDS = {kind.rpartition("/")[2].lower(): kind for kind in (VMS, DISKS, NICS, IPS)}
 POWER = {
@@ -151,7 +149,7 @@ def refusal(
     return plain(status, json.dumps({"error": {"code": code, "message": message}}), retry_after)
 
 
-class AzureServer(FaultsOnOrder):
+class AzureServer(CloudServer):
     """A subscription on a port of loopback, in threads of this process.
 
     `calls` is every request so far. `page_limit` is the most items on one page. `allowed` are the
@@ -160,25 +158,15 @@ class AzureServer(FaultsOnOrder):
     """
 
     def __init__(self, port: int = 0) -> None:
-        super().__init__()
-        self._http = JsonHttp(self.answer, port)
-        self.url = self._http.url
+        super().__init__(json_http(self.answer, port))
         self.tokens = Tokens()
         self.reset()
-
-    def start(self) -> AzureServer:
-        self._http.start()
-        return self
-
-    def stop(self) -> None:
-        self._http.stop()
 
     def reset(self) -> None:
         """An empty subscription, no faults, nothing recorded."""
         with self._lock:
             self.world = World()
             self.start_afresh()
-            self.wrong: list[str] = []
             self.page_limit = 50
             self.allowed: set[str] = {"*"}
             self.allowed_everywhere: set[str] = {"*"}
@@ -488,6 +476,4 @@ def shared() -> AzureServer:
 
 
 if __name__ == "__main__":
-    serving = AzureServer(int(sys.argv[1]) if len(sys.argv) > 1 else 0).start()
-    print(serving.url, flush=True)
-    threading.Event().wait()
+    in_foreground(AzureServer)

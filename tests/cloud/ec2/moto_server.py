@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
 
 from moto.backends import get_backend
@@ -30,7 +30,7 @@ from werkzeug.serving import make_server
 
 from tests.cloud.ec2 import moto_things
 from tests.cloud.ec2 import schema as ec2_schema
-from tests.cloud.faults import FaultsOnOrder
+from tests.cloud.json_http import CloudServer, Tls, in_foreground
 
 ACCOUNT = "123456789012"
 _SLASHLESS = re.compile(rb'xmlns="(http://ec2\.amazonaws\.com/doc/[0-9-]+)"')
@@ -125,32 +125,15 @@ class Allowance:
             return True
 
 
-class MotoServer(FaultsOnOrder):
+class MotoServer(CloudServer):
     """moto's EC2 and STS on a port of loopback, in a thread of this process.
 
     `calls` is every request so far. `page_limit` is the most reservations on one page,
     whatever MaxResults asks for, as EC2 may do. `tls` is a certificate's and its key's file.
     """
 
-    def __init__(self, port: int = 0, tls: tuple[str, str] | None = None) -> None:
-        super().__init__()
-        self.page_limit: int | None = None
-        self.full: dict[str | None, str] = {}
-        """By zone or subnet: the code by which it takes no node."""
-        self.lists_nothing = False
-        """Instances are told of only to who names their ids."""
-        self.quota: int | None = None
-        """No more instances than that run."""
-        self.wrong: list[str] = []
-        """What requests and answers had that Amazon's own description of EC2 does not allow."""
-        self.allowance: Allowance | None = None
-        """How many calls are served; without it, all of them."""
-        self.spans: list[tuple[str, float, float]] = []
-        """Each call that was served: its action, and when it began and ended, time.monotonic."""
-        self._tokens: dict[str | None, tuple[dict[str, str], Reply]] = {}
-        self._runs = threading.Lock()
-        self._moto = DomainDispatcherApplication(create_backend_app)
-        self._server = make_server(
+    def __init__(self, port: int = 0, tls: Tls | None = None) -> None:
+        serving = make_server(
             "127.0.0.1",
             port,
             self._app,
@@ -158,18 +141,21 @@ class MotoServer(FaultsOnOrder):
             request_handler=_Quiet,
             ssl_context=tls,
         )
-        self.port: int = self._server.port
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def start(self) -> MotoServer:
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._thread.join(timeout=10)
-        self._server.server_close()
+        super().__init__(serving, tls=tls)
+        self.page_limit: int | None = None
+        self.full: dict[str | None, str] = {}
+        """By zone or subnet: the code by which it takes no node."""
+        self.lists_nothing = False
+        """Instances are told of only to who names their ids."""
+        self.quota: int | None = None
+        """No more instances than that run."""
+        self.allowance: Allowance | None = None
+        """How many calls are served; without it, all of them."""
+        self.spans: list[tuple[str, float, float]] = []
+        """Each call that was served: its action, and when it began and ended, time.monotonic."""
+        self._tokens: dict[str | None, tuple[dict[str, str], Reply]] = {}
+        self._runs = threading.Lock()
+        self._moto = DomainDispatcherApplication(create_backend_app)
 
     def reset(self) -> None:
         """An account without nodes, no faults, nothing recorded."""
@@ -188,7 +174,6 @@ class MotoServer(FaultsOnOrder):
         self.full.clear()
         self.lists_nothing = False
         self.quota = self.allowance = None
-        self.wrong.clear()
         self.spans.clear()
         self.start_afresh()
         self._tokens.clear()
@@ -242,18 +227,15 @@ class MotoServer(FaultsOnOrder):
             with self._lock:
                 self.wrong += wrong
             return refusal("UnknownParameter", 400, "; ".join(wrong))()
-        fault = self.fault_for(call.action)
-        reply: Reply | None
-        if fault is not None and fault.before is not None:
-            reply = fault.before()
-        else:
+
+        def work() -> Reply:
             reply = self._work(environ, call)
             if ec2_schema.knows(call.action) and reply.status.startswith("200"):
                 with self._lock:
                     self.wrong += ec2_schema.wrong_in_answer(call.action, reply.body)
-            if fault is not None and fault.after is not None:
-                reply = fault.after(reply)
-        return reply
+            return reply
+
+        return cast(Reply | None, self.faulty(call.action, work))
 
     def _received(self, environ: dict[str, Any]) -> Call:
         size = int(environ.get("CONTENT_LENGTH") or 0)
@@ -394,6 +376,4 @@ def shared() -> MotoServer:
 
 
 if __name__ == "__main__":
-    serving = MotoServer(int(sys.argv[1]) if len(sys.argv) > 1 else 0).start()
-    print(serving.url, flush=True)
-    threading.Event().wait()
+    in_foreground(MotoServer)

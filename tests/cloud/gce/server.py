@@ -10,8 +10,6 @@ from __future__ import annotations
 import base64
 import functools
 import json
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.cloud.faults import FaultsOnOrder, Reply, plain
+from tests.cloud.faults import Reply, plain
 from tests.cloud.faults import changed as changed
 from tests.cloud.gce import discovery as gce_discovery
 from tests.cloud.gce.auth import Tokens
@@ -36,7 +34,7 @@ from tests.cloud.gce.project import (
     Resource,
     not_found,
 )
-from tests.cloud.json_http import JsonHttp
+from tests.cloud.json_http import CloudServer, in_foreground, json_http
 
 LONGEST_WAIT_S = 120.0
 NARROW = "Request had insufficient authentication scopes."
@@ -67,7 +65,7 @@ def refusal(
     return plain(status, json.dumps(body), retry_after)
 
 
-class GceServer(FaultsOnOrder):
+class GceServer(CloudServer):
     """A project on a port of loopback, in threads of this process.
 
     `calls` is every request so far. `page_limit` is the most items on one page, whatever
@@ -75,18 +73,9 @@ class GceServer(FaultsOnOrder):
     """
 
     def __init__(self, port: int = 0) -> None:
-        super().__init__()
-        self._http = JsonHttp(self.answer, port)
-        self.port, self.url = self._http.port, self._http.url
+        super().__init__(json_http(self.answer, port))
         self.tokens = Tokens()
         self.reset()
-
-    def start(self) -> GceServer:
-        self._http.start()
-        return self
-
-    def stop(self) -> None:
-        self._http.stop()
 
     def reset(self) -> None:
         """An empty project, no faults, nothing recorded."""
@@ -94,7 +83,6 @@ class GceServer(FaultsOnOrder):
             self.project = Project(self.url)
             self.denied: set[str] = set()
             self.start_afresh()
-            self.wrong: list[str] = []
             self.page_limit: int | None = None
             self.tokens.reset()
 
@@ -303,6 +291,4 @@ def shared() -> GceServer:
 
 
 if __name__ == "__main__":
-    serving = GceServer(int(sys.argv[1]) if len(sys.argv) > 1 else 0).start()
-    print(serving.url, flush=True)
-    threading.Event().wait()
+    in_foreground(GceServer)

@@ -11,19 +11,15 @@ import functools
 import json
 import re
 import secrets
-import socket
-import ssl
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.cloud.faults import FaultsOnOrder, Reply
+from tests.cloud.faults import Reply
+from tests.cloud.json_http import CloudServer, Tls, in_foreground, json_http
 from tests.cloud.openstack import schema as openstack_schema
 from tests.cloud.openstack.account import Account
 from tests.cloud.openstack.nova import MINIMUM, Nova, Refused, refused
@@ -83,39 +79,21 @@ class Token:
     """By the access rules of the application credential, where that has any."""
 
 
-class OpenStackServer(FaultsOnOrder):
+class OpenStackServer(CloudServer):
     """One cloud on a port of loopback, in threads of this process.
 
     `calls` is every request so far. `token_s` is how long a token is said to live and lives;
     `lies_s` is how much longer it is said to live than it does. `catalog` may be changed.
     """
 
-    def __init__(self, port: int = 0, tls: tuple[str, str] | None = None) -> None:
-        super().__init__()
+    def __init__(self, port: int = 0, tls: Tls | None = None) -> None:
+        super().__init__(json_http(self.answer, port, tls), tls=tls)
         self.things = Things()
         self.account = Account()
         self.nova = Nova(self.things.ended, self._knows)
         self._tokens: dict[str, Token] = {}
-        server = type("_Server", (ThreadingHTTPServer,), {"daemon_threads": True})
-        self._http = server(("127.0.0.1", port), type("_Bound", (_Handler,), {"cloud": self}))
-        if tls is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*tls)
-            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
-        self.port: int = self._http.server_address[1]
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.auth_url = f"{self.url}/identity/v3"
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
         self.reset()
-
-    def start(self) -> OpenStackServer:
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        self._http.shutdown()
-        self._thread.join(timeout=10)
-        self._http.server_close()
 
     def reset(self) -> None:
         """A project without servers, no faults, nothing recorded. Tokens stay valid."""
@@ -123,8 +101,6 @@ class OpenStackServer(FaultsOnOrder):
         self.things.reset()
         self.account.reset()
         self.start_afresh()
-        self.wrong: list[str] = []
-        """What bodies and answers had that OpenStack's own description does not know."""
         self.token_s, self.lies_s = 3600.0, 0.0
         self.project_id = PROJECT_ID
         self.catalog: dict[str, str] = {
@@ -149,7 +125,7 @@ class OpenStackServer(FaultsOnOrder):
 
     # One request.
 
-    def handle(
+    def answer(
         self, method: str, target: str, headers: Mapping[str, str], content: bytes
     ) -> Reply | None:
         url = urlsplit(target)
@@ -424,40 +400,6 @@ ROUTES = [
 ]
 
 
-class _Handler(BaseHTTPRequestHandler):
-    cloud: OpenStackServer
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1
-    """Buffered: small writes would cost 40 ms each."""
-    disable_nagle_algorithm = True
-
-    def _serve(self) -> None:
-        size = int(self.headers.get("Content-Length") or 0)
-        content = self.rfile.read(size)
-        if len(content) < size:
-            # The request was cut off on its way: nothing was asked.
-            self.close_connection = True
-            return
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        reply = self.cloud.handle(self.command, self.path, headers, content)
-        if reply is None:
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-            return
-        self.send_response(reply.status)
-        for name, value in reply.headers.items():
-            self.send_header(name, value)
-        if reply.status != 204:
-            self.send_header("Content-Length", str(len(reply.body)))
-        self.end_headers()
-        self.wfile.write(reply.body)
-
-    do_GET = do_POST = do_DELETE = do_PUT = do_HEAD = _serve
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
 @functools.cache
 def shared() -> OpenStackServer:
     """One server for all tests of this process."""
@@ -465,6 +407,4 @@ def shared() -> OpenStackServer:
 
 
 if __name__ == "__main__":
-    serving = OpenStackServer(int(sys.argv[1]) if len(sys.argv) > 1 else 0).start()
-    print(serving.auth_url, flush=True)
-    threading.Event().wait()
+    in_foreground(OpenStackServer, "auth_url")
