@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from nodemanager.app.from_config import asks_arvados, asks_for_jobs, named_places
 from nodemanager.app.state import StateDirectory
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.cloud.cloud_config import CloudConfig
-from nodemanager.cloud.declared import accepted
+from nodemanager.cloud.declared import CloudConfig, accepted
 from nodemanager.config import Config, StoreProvider, located
 from nodemanager.config.providers import PROVIDERS
 from nodemanager.config.settings import no_adapter

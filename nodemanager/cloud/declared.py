@@ -1,4 +1,5 @@
-"""The declaration of a cloud's own options, each once: kind, default, texts and example.
+"""The declaration of a cloud's own options, each once: kind, default, texts and example; and the
+reader of a file's pass-through sections by it.
 
 The parser, the errors of check-config, the manual's tables and the sample files all come from it. A
 kind raises ValueError with the end of the sentence `[Section] option = value: ...`.
@@ -9,11 +10,64 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, overload
+from urllib.parse import urlsplit
 
-from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.errors import ConfigError
+from nodemanager.lib.clock import Clock
+from nodemanager.lib.hosts import is_loopback
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The address of an API. `path` is '' or begins with a slash."""
+
+    host: str
+    port: int
+    secure: bool = True
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"{'https' if self.secure else 'http'}://{self.host}:{self.port}{self.path}"
+
+    @classmethod
+    def parse(cls, text: str, insecure: bool) -> Endpoint:
+        """Read `host[:port]` (https) or a URL; plain http only to loopback, unless `insecure`.
+
+        Raises ValueError with what is wrong.
+        """
+        url = urlsplit(text if "://" in text else f"https://{text}")
+        host, port = url.hostname or "", url.port
+        if url.scheme not in ("https", "http") or not host or url.username or url.query:
+            raise ValueError("neither host[:port] nor an http(s) URL")
+        secure = url.scheme == "https"
+        if not secure and not insecure and not is_loopback(host):
+            raise ValueError("plain http is for loopback, unless insecure = yes")
+        host = f"[{host}]" if ":" in host else host
+        return cls(host, port or (443 if secure else 80), secure, url.path.rstrip("/"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudConfig:
+    """What every `build_cloud` is given; each adapter takes what it needs.
+
+    `credentials`, `listing` and `create` are `[Cloud Credentials]`, `[Cloud List]` and
+    `[Cloud Create]`, with every value as the file has it. `driver_class` is `module.Class`.
+    `directory` is for the state of a cloud that is on this machine; nobody has made it yet.
+    """
+
+    pool: str
+    credentials: Mapping[str, str] = field(repr=False)
+    listing: Mapping[str, str] = field(repr=False)
+    create: Mapping[str, str] = field(repr=False)
+    driver_class: str | None
+    directory: Path
+    clock: Clock
+    places: Mapping[str, str] = field(default_factory=dict)
+    """The zones and subnets that sizes are booted in, each with the option that names it."""
+
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -200,3 +254,89 @@ USER_DATA = CloudOption(
     """A template for the nodes' user data, with {ping_url}, {record}, {hostname} and {incarnation}.
     Without it they get the bare ping URL.""",
 )
+
+
+CREDENTIALS = "Cloud Credentials"
+LIST = "Cloud List"
+CREATE = "Cloud Create"
+
+
+class SectionReader:
+    """One section's values by the options' first names, and the problems found in them."""
+
+    def __init__(
+        self,
+        section: str,
+        values: Mapping[str, str],
+        problems: list[str],
+        options: Mapping[str, CloudOption],
+    ) -> None:
+        self.section = section
+        self.values = dict(values)
+        self.problems = problems
+        self.options = options
+        self._called: dict[str, str] = {}
+        for name, declared in options.items():
+            for other in declared.also:
+                if other in values:
+                    if name in self.values:
+                        self.wrong(other, f"means the same as {name}, which is given, too")
+                        continue
+                    self.values[name] = self.values.pop(other)
+                    self._called[name] = other
+
+    def wrong(self, key: str, why: str, value: str | None = None) -> None:
+        """Tell a problem of an option, by the name that the file has for it."""
+        shown = f" = {value}" if value is not None else ""
+        self.problems.append(f"[{self.section}] {self._called.get(key, key)}{shown}: {why}")
+
+    def text(self, key: str) -> str | None:
+        return self.values.get(key, "").strip() or None
+
+    def read(self, options: Mapping[str, CloudOption] | None = None) -> dict[str, Any]:
+        """The values of those options, by default of all; a default for what is wrong."""
+        return {
+            key: self._value(key, declared)
+            for key, declared in (self.options if options is None else options).items()
+        }
+
+    def _value(self, key: str, declared: CloudOption) -> Any:
+        text = self.text(key)
+        if text is None:
+            if declared.missing:
+                self.wrong(key, declared.missing)
+            return declared.default
+        try:
+            return declared.kind(text)
+        except ValueError as error:
+            self.wrong(key, str(error), None if declared.hidden else text)
+            return declared.default
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """The three pass-through sections of a file, whose problems are told together."""
+
+    credentials: SectionReader
+    listing: SectionReader
+    create: SectionReader
+
+    @classmethod
+    def of(cls, config: CloudConfig, declared: Mapping[str, Mapping[str, CloudOption]]) -> Sections:
+        problems: list[str] = []
+        given = {
+            CREDENTIALS: config.credentials,
+            LIST: config.listing,
+            CREATE: config.create,
+        }
+        return cls(
+            *(
+                SectionReader(section, values, problems, declared[section])
+                for section, values in given.items()
+            )
+        )
+
+    def check(self) -> None:
+        """Raises ConfigError with every problem that was found so far."""
+        if self.create.problems:
+            raise ConfigError(self.create.problems)

@@ -14,11 +14,10 @@ from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Found, Wanted
-from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.declared import CloudConfig
 from nodemanager.cloud.provider import GoesOn, Leftovers, Provider
 from nodemanager.cloud.reading import NodeReader, Unidentifiable, checked_list
-from nodemanager.cloud.refusal import CodedRefusal
-from nodemanager.cloud.translate import tells_secrets, translate
+from nodemanager.cloud.refusal import CodedRefusal, tells_secrets, translate
 from nodemanager.core.model.world import CloudNode, Leftover, Listed, Outcome, Size, Tags
 from nodemanager.errors import (
     CapacityUnavailable,

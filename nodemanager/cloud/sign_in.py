@@ -14,7 +14,7 @@ import libcloud.security
 import requests
 from urllib3.exceptions import NewConnectionError
 
-from nodemanager.cloud.translate import describe, without_secrets
+from nodemanager.cloud.refusal import describe, without_secrets
 from nodemanager.cloud.transport import Answer, keep_signature
 from nodemanager.errors import CloudError, ForeignAnswer, Unauthorized
 from nodemanager.lib import foreign

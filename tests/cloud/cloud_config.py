@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.declared import CloudConfig
 from nodemanager.lib.clock import SystemClock
 
 

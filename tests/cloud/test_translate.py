@@ -10,7 +10,7 @@ import requests
 from libcloud.common.exceptions import BaseHTTPError, RateLimitReachedError
 from libcloud.common.types import InvalidCredsError, MalformedResponseError, ProviderError
 
-from nodemanager.cloud.translate import http_status, retry_after, tells_secrets, translate
+from nodemanager.cloud.refusal import http_status, retry_after, tells_secrets, translate
 from nodemanager.errors import BadRequest, CloudError, QuotaExceeded, Throttled, Unauthorized
 
 SECRET = "https://records.example.org/nodes/u/ping?ping_secret=verysecret"

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nodemanager.cloud.ec2.instance import Instance as Ec2Instance
+from nodemanager.cloud.ec2.wire import Instance as Ec2Instance
 from nodemanager.cloud.gce.instance import READER as GCE
 from nodemanager.cloud.gce.instance import Instance as GceInstance
 from nodemanager.cloud.openstack.adapter import READER as NOVA

@@ -11,9 +11,7 @@ from urllib.parse import urlsplit
 from libcloud.common.azure_arm import publicEnvironments
 
 from nodemanager.cloud import declared
-from nodemanager.cloud.declared import one_of, option
-from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.section_reader import SectionReader
+from nodemanager.cloud.declared import Endpoint, SectionReader, one_of, option
 
 if TYPE_CHECKING:
     from nodemanager.cloud.azure.sign_in import Principal

@@ -31,11 +31,11 @@ from nodemanager.cloud.azure.order import machine_body, machine_name
 from nodemanager.cloud.azure.sign_in import EntraSignIn
 from nodemanager.cloud.azure.wire import COMPUTE, RESOURCES, AzureAnswers, Wire, is_done
 from nodemanager.cloud.checks import Check, Wanted
-from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.declared import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import GoesOn, Provider
 from nodemanager.cloud.reading import checked_list, chosen, remember, size_table
-from nodemanager.cloud.token import TokenSource
+from nodemanager.cloud.transport import TokenSource
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, MalformedId
 

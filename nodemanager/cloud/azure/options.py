@@ -12,9 +12,21 @@ from dataclasses import dataclass, field
 
 from nodemanager.cloud import declared
 from nodemanager.cloud.azure.access import Access, Credentials, access_of
-from nodemanager.cloud.cloud_config import CloudConfig
-from nodemanager.cloud.declared import CloudOption, Passed, matching, one_of, option, passed, switch
-from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
+from nodemanager.cloud.declared import (
+    CREATE,
+    CREDENTIALS,
+    LIST,
+    CloudConfig,
+    CloudOption,
+    Passed,
+    SectionReader,
+    Sections,
+    matching,
+    one_of,
+    option,
+    passed,
+    switch,
+)
 from nodemanager.cloud.tags import OUR_TAGS
 
 _ID = r"/subscriptions/[^/\s]+(/[^/\s]+)+"

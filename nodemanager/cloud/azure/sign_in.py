@@ -22,7 +22,7 @@ from azure.identity import (
     ManagedIdentityCredential,
 )
 
-from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.declared import Endpoint
 from nodemanager.cloud.sign_in import SignInSession
 from nodemanager.errors import Unauthorized
 

@@ -16,10 +16,10 @@ from nodemanager.cloud.azure.access import Access
 from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.node import VirtualMachine, power_in
 from nodemanager.cloud.refusal import unless_missing
-from nodemanager.cloud.token import TokenSource
 from nodemanager.cloud.transport import (
     Answer,
     EndpointAnswers,
+    TokenSource,
     each_page,
     json_object,
     json_told,

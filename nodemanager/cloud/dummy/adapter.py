@@ -18,11 +18,11 @@ from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.dummy import DummyNodeDriver
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.declared import CloudConfig
 from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader, sizes_from
-from nodemanager.cloud.translate import translate
+from nodemanager.cloud.refusal import translate
 from nodemanager.core.model.world import NO_TAGS, CloudState, Outcome, Size, Tags
 from nodemanager.errors import BadRequest
 from nodemanager.lib.clock import Clock

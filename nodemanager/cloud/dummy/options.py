@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nodemanager.cloud.declared import CloudOption
-from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST
+from nodemanager.cloud.declared import CREATE, CREDENTIALS, LIST, CloudOption
 
 SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
     CREDENTIALS: {"creds": CloudOption(str, text="Anything; it decides nothing.")},

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodemanager.cloud import declared
-from nodemanager.cloud.declared import flag, option, switch
-from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.section_reader import SectionReader
+from nodemanager.cloud.declared import Endpoint, SectionReader, flag, option, switch
 
 
 @dataclass(frozen=True, slots=True)

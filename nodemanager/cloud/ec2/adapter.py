@@ -14,7 +14,7 @@ from libcloud.compute.drivers.ec2 import EC2NodeDriver
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
-from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.declared import CloudConfig
 from nodemanager.cloud.ec2 import options
 from nodemanager.cloud.ec2.access import Access
 from nodemanager.cloud.ec2.checks import Ec2Checks
@@ -25,11 +25,10 @@ from nodemanager.cloud.ec2.errors import (
     UNAUTHORIZED,
     Refusal,
 )
-from nodemanager.cloud.ec2.instance import Instance
 from nodemanager.cloud.ec2.leftovers import Ec2Leftovers
 from nodemanager.cloud.ec2.options import Template
 from nodemanager.cloud.ec2.order import filter_params, literal, run_params
-from nodemanager.cloud.ec2.wire import PAGE_SIZE, Wire
+from nodemanager.cloud.ec2.wire import PAGE_SIZE, Instance, Wire
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, load_driver_class
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader, epoch, sizes_from
@@ -62,7 +61,7 @@ READER = NodeReader(
     places=attrgetter("places"),
     why=attrgetter("why"),
 )
-"""For Instances (nodemanager.cloud.ec2.instance)."""
+"""For Instances (nodemanager.cloud.ec2.wire)."""
 
 
 @dataclass

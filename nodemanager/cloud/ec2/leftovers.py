@@ -18,9 +18,8 @@ from xml.etree.ElementTree import Element
 from libcloud.compute.base import NodeDriver
 
 from nodemanager.cloud.ec2.errors import Refusal
-from nodemanager.cloud.ec2.instance import Instance, tags_in
 from nodemanager.cloud.ec2.order import filter_params, literal
-from nodemanager.cloud.ec2.wire import Wire
+from nodemanager.cloud.ec2.wire import Instance, Wire, tags_in
 from nodemanager.cloud.leftovers import CloudResource, PoolLeftovers
 from nodemanager.cloud.refusal import words
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG

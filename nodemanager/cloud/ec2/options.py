@@ -10,10 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodemanager.cloud import declared
-from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.declared import (
+    CREATE,
+    CREDENTIALS,
+    LIST,
+    CloudConfig,
     CloudOption,
     Passed,
+    SectionReader,
+    Sections,
     file,
     matching,
     names,
@@ -24,7 +29,6 @@ from nodemanager.cloud.declared import (
 )
 from nodemanager.cloud.ec2.access import Access, Credentials, access_of
 from nodemanager.cloud.refusal import words
-from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.cloud.tags import OUR_TAGS
 from nodemanager.lib.near import did_you_mean
 

@@ -15,8 +15,7 @@ from libcloud.compute.drivers.gce import GCENodeDriver
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
-from nodemanager.cloud.cloud_config import CloudConfig
-from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.declared import CloudConfig, Endpoint
 from nodemanager.cloud.gce import options
 from nodemanager.cloud.gce.checks import GceChecks, Rights
 from nodemanager.cloud.gce.errors import EXISTS, NOT_READY, Refusal
@@ -31,7 +30,7 @@ from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, connected, l
 from nodemanager.cloud.provider import GoesOn, Provider
 from nodemanager.cloud.reading import checked_list, chosen, remember, size_table
 from nodemanager.cloud.tags import POOL_TAG, RECORD_TAG, label_value
-from nodemanager.cloud.token import TokenSource
+from nodemanager.cloud.transport import TokenSource
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ConfigError, ForeignAnswer, MalformedId
 

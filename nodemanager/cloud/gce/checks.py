@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any
 
 from nodemanager.cloud.checks import CheckStatus, CloudChecks, Found, Offer
-from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.declared import Endpoint
 from nodemanager.cloud.gce.errors import Refusal
 from nodemanager.cloud.gce.instance import Instance
 from nodemanager.cloud.gce.options import Access, Template
 from nodemanager.cloud.gce.token import GoogleSignIn
 from nodemanager.cloud.gce.wire import Wire, granted
 from nodemanager.cloud.refusal import unless_missing
-from nodemanager.cloud.token import TokenSource
+from nodemanager.cloud.transport import TokenSource
 
 READ_ALL = "https://www.googleapis.com/auth/cloud-platform.read-only"
 

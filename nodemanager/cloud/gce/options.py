@@ -14,10 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodemanager.cloud import declared
-from nodemanager.cloud.cloud_config import CloudConfig
 from nodemanager.cloud.declared import (
+    CREATE,
+    CREDENTIALS,
+    LIST,
+    CloudConfig,
     CloudOption,
+    Endpoint,
     Passed,
+    SectionReader,
+    Sections,
     file,
     matching,
     names,
@@ -25,8 +31,6 @@ from nodemanager.cloud.declared import (
     passed,
     switch,
 )
-from nodemanager.cloud.endpoint import Endpoint
-from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 from nodemanager.lib import foreign
 
 _LABEL = r"[a-z0-9_-]{0,63}"

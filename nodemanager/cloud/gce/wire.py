@@ -12,8 +12,7 @@ from typing import Any
 
 from nodemanager.cloud.gce.errors import Refusal
 from nodemanager.cloud.gce.instance import Instance
-from nodemanager.cloud.token import TokenSource
-from nodemanager.cloud.transport import Answer, EndpointAnswers, each_page, json_told
+from nodemanager.cloud.transport import Answer, EndpointAnswers, TokenSource, each_page, json_told
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing
 
 PAGE_SIZE = 500

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from uuid import UUID, uuid5
 from xml.etree import ElementTree
@@ -14,23 +14,79 @@ from xml.etree import ElementTree
 from libcloud.compute.drivers.libvirt_driver import LibvirtNodeDriver
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.checks import Check, Wanted
-from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.checks import Check, CheckStatus, Found, Wanted
+from nodemanager.cloud.declared import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
 from nodemanager.cloud.libvirt import options
-from nodemanager.cloud.libvirt.checks import LibvirtChecks
 from nodemanager.cloud.libvirt.devices import Devices, first_free
 from nodemanager.cloud.libvirt.domain import PREFIX, READER, STARTING, URI, Domain, metadata
 from nodemanager.cloud.libvirt.driver import Hypervisor, TimeLimit
-from nodemanager.cloud.libvirt.errors import is_lost, typed
+from nodemanager.cloud.libvirt.errors import OPERATION_DENIED, XML_ERROR, code_of, is_lost, typed
 from nodemanager.cloud.libvirt.options import Access, Template
-from nodemanager.cloud.libvirt.order import Guest, best_guest, domain_xml
+from nodemanager.cloud.libvirt.order import Guest, best_guest, domain_xml, memory_of
 from nodemanager.cloud.libvirt.volumes import Image, LibvirtLeftovers, StoragePool, VolumePlan
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.tags import tags_for
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, CloudError, ConfigError, MalformedId
 from nodemanager.lib.clock import Clock
+
+NO_DOMAIN_AT_ALL = "<nodemanager-check-cloud/>"
+"""XML that libvirt can make no domain of."""
+
+
+@dataclass
+class LibvirtChecks:
+    """The checks of a hypervisor, in order: whether we may change it, and its room. Nothing is
+    called before a check is asked.
+
+    libvirt has no permissions to ask for. A connection that may only read is found by a definition
+    that can't be one: such a connection is refused before libvirt looks at it.
+    """
+
+    _driver: Hypervisor
+    _template: Template
+    _wanted: Wanted
+
+    def all(self) -> list[Check]:
+        asks: Mapping[str, Callable[[], Found]] = {
+            "permission to change": self._may_change,
+            **{f"room for {one.name}": partial(self._room, one) for one in self._wanted.sizes},
+        }
+        return [Check(name, ask) for name, ask in asks.items()]
+
+    def _call(self, name: str, *args: Any) -> Any:
+        """A call of libvirt's connection, within the time limit."""
+        return self._driver.within(getattr(self._driver.ex_live(), name), *args)
+
+    def _may_change(self) -> Found:
+        try:
+            self._call("defineXML", NO_DOMAIN_AT_ALL)
+        except Exception as error:
+            if code_of(error) == OPERATION_DENIED:
+                return Found(
+                    "the connection may only read",
+                    CheckStatus.FAILED,
+                    "give the service's user the group libvirt, and let [Cloud Credentials] uri "
+                    "name no socket that ends in -ro",
+                )
+            if code_of(error) != XML_ERROR:
+                raise
+        return Found("the connection is not read-only")
+
+    def _room(self, size: Size) -> Found:
+        """Whether the host is large enough for one node, were it alone there."""
+        _, memory_mb, cores, *_ = self._call("getInfo")
+        needed = memory_of(size, self._template)
+        text = f"{size.cores} cores and {needed} MB of the host's {cores} and {memory_mb} MB"
+        if needed > memory_mb:
+            return Found(text, CheckStatus.FAILED, "the host is too small: lower [Size] ram")
+        if size.cores > cores:
+            return Found(
+                text, CheckStatus.WARNING, "its cores share the host's: lower [Size] cores"
+            )
+        return Found(text)
+
 
 OF_A_TOKEN = UUID("8f1d6f0e-6f6c-4b52-9d0c-3c1f2c0a7d55")
 """The name space of the UUIDs that follow from a client token."""

@@ -10,10 +10,20 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 from nodemanager.cloud import declared
-from nodemanager.cloud.cloud_config import CloudConfig
-from nodemanager.cloud.declared import CloudOption, Passed, option, passed, whole
+from nodemanager.cloud.declared import (
+    CREATE,
+    CREDENTIALS,
+    LIST,
+    CloudConfig,
+    CloudOption,
+    Passed,
+    SectionReader,
+    Sections,
+    option,
+    passed,
+    whole,
+)
 from nodemanager.cloud.libvirt.devices import Devices, parse
-from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader, Sections
 
 
 def _whole_or_none(value: str) -> int:

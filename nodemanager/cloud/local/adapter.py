@@ -8,7 +8,7 @@ from pathlib import Path
 from libcloud.compute.base import NodeDriver, NodeSize
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.declared import CloudConfig
 from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
 from nodemanager.cloud.local.driver import LocalNodeDriver
 from nodemanager.cloud.local.options import NodeSettings, node_settings

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nodemanager.cloud import declared
-from nodemanager.cloud.declared import CloudOption, option
-from nodemanager.cloud.section_reader import CREATE, CREDENTIALS, LIST, SectionReader
+from nodemanager.cloud.declared import CREATE, CREDENTIALS, LIST, CloudOption, SectionReader, option
 from nodemanager.errors import ConfigError
 
 PING_SCRIPT = Path("etc/node/nodemanager-ping")

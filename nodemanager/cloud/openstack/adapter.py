@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any
 
@@ -12,16 +13,14 @@ from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.openstack import OpenStack_2_NodeDriver
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.cloud.checks import Check, Wanted
-from nodemanager.cloud.cloud_config import CloudConfig
+from nodemanager.cloud.checks import Check, CheckStatus, CloudChecks, Found, Offer, Wanted
+from nodemanager.cloud.declared import CloudConfig
 from nodemanager.cloud.libcloud_base import TIMEOUT, LibcloudCloud, load_driver_class
 from nodemanager.cloud.openstack import options
-from nodemanager.cloud.openstack.checks import OpenStackChecks
 from nodemanager.cloud.openstack.errors import Refusal, is_no_room
 from nodemanager.cloud.openstack.leftovers import OpenStackLeftovers
 from nodemanager.cloud.openstack.node import DELETING, STATES, UNDECIDED, Server
 from nodemanager.cloud.openstack.options import UUID, Access, Template
-from nodemanager.cloud.openstack.order import ServerParts, server_body
 from nodemanager.cloud.openstack.token import Keystone
 from nodemanager.cloud.openstack.wire import (
     MICROVERSION,
@@ -31,11 +30,131 @@ from nodemanager.cloud.openstack.wire import (
 )
 from nodemanager.cloud.provider import GoesOn, Provider
 from nodemanager.cloud.reading import NodeReader, chosen, epoch
+from nodemanager.cloud.refusal import without_secrets
 from nodemanager.cloud.tags import on_hold, tags_for, tags_from
-from nodemanager.cloud.translate import without_secrets
 from nodemanager.core.model.world import Outcome, Size, Tags
 from nodemanager.errors import BadRequest, ForeignAnswer
 from nodemanager.lib.near import did_you_mean
+
+LONGEST_USER_DATA = 65_535
+"""Characters of base64 (nova's limit)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerParts:
+    """The ids of what the file and the order name. `networks` may also be nova's own `auto` or
+    `none`."""
+
+    image: str
+    flavor: str
+    networks: str | tuple[str, ...]
+    server_group: str | None = None
+
+
+def server_body(order: CreateOrder, template: Template, found: ServerParts) -> dict[str, Any]:
+    """The create call for exactly one server, with its tags as metadata.
+
+    libcloud's create_node can't send `networks: auto`. It also asks for the new server at once, so
+    a failed question would look like a failed create.
+
+    Raises BadRequest for what nova would refuse or can't give.
+    """
+    coded = base64.b64encode(order.user_data.encode("utf-8")).decode("ascii")
+    if len(coded) > LONGEST_USER_DATA:
+        raise BadRequest(
+            f"the user data has {len(coded)} characters in base64, nova takes {LONGEST_USER_DATA}"
+        )
+    if order.size.preemptible:
+        raise BadRequest(f"[Size {order.size.name}] preemptible: OpenStack has no such nodes")
+    networks = found.networks
+    server: dict[str, Any] = {
+        "name": order.name,
+        "flavorRef": found.flavor,
+        # Ours come last and so override others.
+        "metadata": {**template.metadata, **tags_for(order.tags)},
+        "user_data": coded,
+        "networks": networks if isinstance(networks, str) else [{"uuid": one} for one in networks],
+    }
+    server |= _disk(template, found.image)
+    if template.security_groups:
+        server["security_groups"] = [{"name": name} for name in template.security_groups]
+    if template.key_name is not None:
+        server["key_name"] = template.key_name
+    zone = order.place or template.availability_zone
+    if zone is not None:
+        server["availability_zone"] = zone
+    if template.config_drive:
+        server["config_drive"] = True
+    hints = dict(template.hints)
+    if found.server_group is not None:
+        hints["group"] = found.server_group
+    # Nova's schema has them beside the server, not in it.
+    return {"server": server} | ({"os:scheduler_hints": hints} if hints else {})
+
+
+def _disk(template: Template, image: str) -> dict[str, Any]:
+    """What the node boots from: the image on its host's disk, or a new volume made from it."""
+    if template.boot_volume_gb is None:
+        return {"imageRef": image}
+    volume: dict[str, Any] = {
+        "boot_index": 0,
+        "source_type": "image",
+        "uuid": image,
+        "destination_type": "volume",
+        "volume_size": template.boot_volume_gb,
+        # Nova deletes it with the server.
+        "delete_on_termination": True,
+    }
+    if template.boot_volume_type is not None:
+        volume["volume_type"] = template.boot_volume_type
+    return {"block_device_mapping_v2": [volume]}
+
+
+@dataclass
+class OpenStackChecks(CloudChecks):
+    """What OpenStack can be asked before the first node boots: its flavors and zones.
+
+    It tells nobody's rights without trying them. What only these checks read is in
+    etc/iam/openstack-check.json.
+    """
+
+    wire: Callable[[], Wire]
+    template: Template
+
+    READS = "to have it asked, put the rules of etc/iam/openstack-check.json into the credential"
+
+    @property
+    def own_place(self) -> str | None:
+        return self.template.availability_zone
+
+    @cached_property
+    def _flavors(self) -> Mapping[str, Mapping[str, Any]]:
+        listed = self.wire().listing("compute", "/flavors/detail", "flavors")
+        return {str(one["name"]): one for one in listed}
+
+    def offer(self, kind: str, place: str | None) -> Offer | Found:
+        flavor = self._flavors.get(kind)
+        if flavor is None:
+            near = did_you_mean(kind, list(self._flavors))
+            text = f"the cloud has no flavor {kind}{near}"
+            return Found(text, CheckStatus.FAILED, "openstack flavor list")
+        if flavor.get("OS-FLV-DISABLED:disabled"):
+            return Found(f"{kind} is disabled", CheckStatus.FAILED, "take another flavor")
+        disk_gb = int(flavor["disk"])
+        if not disk_gb and self.template.boot_volume_gb is None:
+            to_do = "set [Cloud Create] boot_volume_gb"
+            return Found(f"{kind} has no disk to boot from", CheckStatus.FAILED, to_do)
+        disk_gb += int(flavor.get("OS-FLV-EXT-DATA:ephemeral") or 0)
+        return Offer(int(flavor["vcpus"]), int(flavor["ram"]), disk_gb * 1000)
+
+    def place(self, place: str) -> Found:
+        zones = self.wire().get("compute", "/os-availability-zone")["availabilityZoneInfo"]
+        up = sorted(one["zoneName"] for one in zones if one["zoneState"]["available"])
+        if place in up:
+            return Found(f"{place} is available")
+        text = f"{place} is not among {', '.join(up)}{did_you_mean(place, up)}"
+        return Found(text, CheckStatus.FAILED, "give one of those")
+
 
 READER = NodeReader(
     STATES,

@@ -14,11 +14,11 @@ from typing import Any
 from keystoneauth1.exceptions import ClientException
 from keystoneauth1.session import Session
 
-from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.declared import Endpoint
 from nodemanager.cloud.openstack.errors import Refusal, error_of
 from nodemanager.cloud.openstack.options import Access
 from nodemanager.cloud.sign_in import SignInSession
-from nodemanager.cloud.token import TokenSource
+from nodemanager.cloud.transport import TokenSource
 from nodemanager.errors import BadRequest, ForeignAnswer, Unauthorized
 
 RENEW_S = 60.0

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
-from nodemanager.cloud.endpoint import Endpoint
+from nodemanager.cloud.declared import Endpoint
 from nodemanager.cloud.gce.checks import Rights
-from nodemanager.cloud.token import TokenSource
+from nodemanager.cloud.transport import TokenSource
 from nodemanager.core.model.world import Size
 from tests.cloud.asking import asked
 from tests.cloud.gce.auth import key_file

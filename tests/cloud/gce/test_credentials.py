@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from nodemanager.cloud.gce.token import GoogleSignIn
-from nodemanager.cloud.token import TokenSource
+from nodemanager.cloud.transport import TokenSource
 from nodemanager.errors import CloudError, ConfigError, ForeignAnswer, Throttled, Unauthorized
 from tests.cloud.faults import lost
 from tests.cloud.gce import auth as gce_auth
@@ -63,7 +63,7 @@ def test_one_token_serves_all_calls_and_threads_and_is_kept_in_no_file(
 
 def test_a_token_is_renewed_before_it_ends(gce: GceServer, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("nodemanager.cloud.token.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("nodemanager.cloud.transport.time.monotonic", lambda: now[0])
 
     def ask() -> tuple[str, float]:
         told = gce.tokens._new()

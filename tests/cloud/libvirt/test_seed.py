@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.cloud.libvirt.seed import SECTOR, iso_image, seed_image
+from nodemanager.cloud.libvirt.volumes import SECTOR, iso_image, seed_image
 from tests.cloud.iso import files_of, label_of
 
 

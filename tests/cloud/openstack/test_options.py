@@ -17,7 +17,6 @@ from requests.adapters import BaseAdapter
 
 from nodemanager.app import adapters, from_config
 from nodemanager.app.from_config import sizes_of
-from nodemanager.cloud.openstack import clouds as openstack_clouds
 from nodemanager.cloud.openstack import options as openstack_options
 from nodemanager.config import load
 from nodemanager.core.model.world import Size
@@ -394,7 +393,7 @@ def test_what_the_section_gives_goes_before_the_file_whether_by_name_or_by_id(cl
 def test_the_usual_place_of_clouds_yaml_is_looked_at(
     clouds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openstack_clouds, "PLACES", (tmp_path / "none.yaml", Path(clouds)))
+    monkeypatch.setattr(openstack_options, "PLACES", (tmp_path / "none.yaml", Path(clouds)))
     assert read({"cloud": "horizon"})[0].region == "R1"
 
 

@@ -84,7 +84,7 @@ def test_a_token_is_renewed_before_its_end(
         at = time.monotonic() + later_s
         with monkeypatch.context() as patched:
             patched.setattr(
-                "nodemanager.cloud.token.time", SimpleNamespace(monotonic=lambda at=at: at)
+                "nodemanager.cloud.transport.time", SimpleNamespace(monotonic=lambda at=at: at)
             )
             ours.list_nodes()
         assert len(openstack.called(TOKENS)) == asked

@@ -84,7 +84,7 @@ SHARED = (
     TextMutant(
         "U6",
         "a server's error is a definite no",
-        "cloud/translate.py",
+        "cloud/refusal.py",
         "    return CloudError(text, retry_after=wait)\n",
         "    return BadRequest(text, retry_after=wait)\n",
         "tests/cloud/test_translate.py::test_every_exception_becomes_one_of_ours",
@@ -92,7 +92,7 @@ SHARED = (
     TextMutant(
         "D6",
         "what an operation quotes of user data in base64 is told",
-        "cloud/translate.py",
+        "cloud/refusal.py",
         '_BASE64.sub("[data]", _QUERY.sub("?[query]", text))',
         '_QUERY.sub("?[query]", text)',
         "tests/cloud/azure/test_deeds.py::test_no_secret_is_in_an_error_that_repeats_what_was_sent",
