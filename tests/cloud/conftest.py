@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
     from tests.cloud.ec2.moto_server import MotoServer
     from tests.cloud.gce.server import GceServer
     from tests.cloud.openstack.server import OpenStackServer
+
+
+HERE = Path(__file__).parent
+SERVERS = frozenset({"pings", "server", "gce", "azure", "openstack"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What asks one of these servers opens a socket: `--quick` leaves it out."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and SERVERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker("socket")
 
 
 @pytest.fixture

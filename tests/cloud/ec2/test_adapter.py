@@ -129,6 +129,7 @@ def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MotoS
     moto.stop()
 
 
+@pytest.mark.socket
 @pytest.mark.parametrize(
     "option",
     [pytest.param("ca_bundle", id="its-own-authority"), pytest.param("insecure", id="insecure")],
