@@ -161,7 +161,7 @@ GUARDS = (
         "            and life_of.reported_at is None\n",
         "",
         "tests/core/plan/test_errands.py::"
-        "test_a_node_that_is_known_to_live_after_its_clean_is_not_marked_down_u8",
+        "test_a_name_is_not_marked_down_that_may_be_anybodys_by_now_u8_b2",
     ),
     TextMutant(
         "T6",

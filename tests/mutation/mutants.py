@@ -1365,7 +1365,7 @@ MUTANTS = (
         "core/plan/errands.py",
         "    return {name: life for name, life in lives.items() if life.record in listed}\n",
         "    return lives\n",
-        "tests/core/plan/test_errands.py::test_a_listing_that_lacks_the_record_says_nothing_about_its_name",
+        "tests/core/plan/test_errands.py::test_a_name_is_not_marked_down_that_may_be_anybodys_by_now_u8_b2",
     ),
     TextMutant(
         "B3",

@@ -236,9 +236,7 @@ def test_what_the_cap_defers_could_go_at_once_c10() -> None:
     for uuid in ("r1", "r2"):
         made.add_record(uuid, quiet=9000.0)
     made.settle()
-    deferred = [
-        one.id for one in (made.last.records if made.last else ()) if one.kind is Kind.DEFER
-    ]
+    deferred = [one.id for one in made.last.records if one.kind is Kind.DEFER]
     explained = told(made, deferred[0])
     assert [one.name for one in explained.blocks] == ["cap"]
     assert explained.earliest.in_s is not None
@@ -270,9 +268,9 @@ def test_a_plan_that_was_aborted_says_so_of_everything_l1() -> None:
     assert explained.earliest.in_s is None
 
 
-@pytest.mark.parametrize("number", [*range(13), 20, 21, 22])
-def test_no_rule_on_records_goes_without_a_word(number: int) -> None:
-    assert f"C{number}" in {one.rule for one in told(silent(800.0), "r1").findings}
+def test_no_rule_on_records_goes_without_a_word() -> None:
+    found = {one.rule for one in told(silent(800.0), "r1").findings}
+    assert {f"C{number}" for number in (*range(13), 20, 21, 22)} <= found
 
 
 # Nodes.

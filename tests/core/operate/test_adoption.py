@@ -43,6 +43,19 @@ def seen_in(made: World, **flags: Any) -> IndexedPlan:
     return found
 
 
+def passed(made: World, minutes: int) -> set[str]:
+    """What was destroyed in so many minutes, in which all nodes that ping do so."""
+    destroyed: set[str] = set()
+    for _ in range(minutes):
+        made.now += 60.0
+        for one in list(made.records):
+            made.ping(one.uuid)
+        made.poll()
+        made.plan()
+        destroyed |= set(made.destroyed)
+    return destroyed
+
+
 def item(made: World, node_id: str, record: str = "") -> Item:
     found = next(one for one in made.nodes if one.id == node_id)
     return Item(ItemAction.ADOPT, node_id, node_version(found), record)
@@ -186,34 +199,15 @@ def test_an_adopted_node_stays_paired_with_its_record_and_is_not_shut_down_p1_d7
     wanted = item(made, "i-r1", "r1")
     order = order_adoption(wanted, seen_in(made), made.snapshot(), made.settings)
     made.change_node("i-r1", tags=order.tags)
-    for _ in range(60):
-        made.now += 60.0
-        made.ping("r1")
-        made.poll()
-        made.plan()
+    assert "i-r1" not in passed(made, 60)
     assert made.last.pairs.record_of["i-r1"].uuid == "r1"
-    assert "i-r1" not in made.destroyed
 
 
 def test_a_node_without_a_record_is_shut_down_once_it_is_adopted_and_never_before_d11_d7() -> None:
     made = beside()
-    for _ in range(60):
-        made.now += 60.0
-        made.ping("r1")
-        made.ping("r2")
-        made.poll()
-        made.plan()
-    assert made.destroyed == []
+    assert passed(made, 60) == set()
     made.change_node("i-alone", tags=Tags(POOL), managed=True)
-    destroyed = set()
-    for _ in range(40):
-        made.now += 60.0
-        made.ping("r1")
-        made.ping("r2")
-        made.poll()
-        made.plan()
-        destroyed |= set(made.destroyed)
-    assert destroyed == {"i-alone"}
+    assert passed(made, 40) == {"i-alone"}
 
 
 @pytest.mark.parametrize(

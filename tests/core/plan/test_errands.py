@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -268,23 +269,42 @@ def test_a_node_whose_record_is_free_is_marked_down_where_it_left_a_state(
     assert told(made, TWO, node) == ((MarkGone(HOST, "r1"),) if marks else ())
 
 
-def test_the_name_of_another_record_is_left_alone() -> None:
-    made = freed()
+def _of_another(made: World) -> None:
     made.change("r2", hostname=HOST)
-    marks = [one for one in told(made, LEFT) if isinstance(one, MarkGone)]
-    assert marks == []
 
 
-def test_a_seat_is_not_marked_down_it_is_switched_off() -> None:
-    made = freed()
+def _a_seat(made: World) -> None:
+    """It is switched off instead."""
     made.change("r1", properties={SEAT: HOST})
-    assert not [one for one in told(made, TWO, LEFT) if isinstance(one, MarkGone)]
 
 
-def test_a_listing_that_lacks_the_record_says_nothing_about_its_name() -> None:
-    """It may be short: the record may have another node by now, and that node a job."""
-    made = freed()
+def _unlisted(made: World) -> None:
+    """The listing may be short: the record may have another node by now, and that node a job."""
     made.records[:] = [one for one in made.records if one.uuid != "r1"]
+
+
+def _alive_after_all(made: World) -> None:
+    """Its job runs on; the scheduler would queue it again beside it (U8)."""
+    key, life = next(iter(made.history.freed.items()))
+    made.history = replace(made.history, freed={key: replace(life, reported_at=made.now)})
+
+
+def _written_to(made: World) -> None:
+    made.flags["record_flights"] = {"r1": Flight("setup", made.now)}
+
+
+def _breaker_open(made: World) -> None:
+    made.breaker = Breaker(Cause.WRITES_FAIL)
+
+
+@pytest.mark.parametrize(
+    "but", [_of_another, _a_seat, _unlisted, _alive_after_all, _written_to, _breaker_open]
+)
+def test_a_name_is_not_marked_down_that_may_be_anybodys_by_now_u8_b2(
+    but: Callable[[World], None],
+) -> None:
+    made = freed()
+    but(made)
     assert not [one for one in told(made, TWO, LEFT) if isinstance(one, MarkGone)]
 
 
@@ -307,25 +327,6 @@ def test_a_scheduler_listing_from_before_the_clean_marks_nothing_t6() -> None:
     made.advance(1.0)
     made.poll()
     assert made.plan().errands == ()
-
-
-def test_a_node_that_is_known_to_live_after_its_clean_is_not_marked_down_u8() -> None:
-    """Its job runs on; the scheduler would queue it again beside it."""
-    made = freed()
-    key, life = next(iter(made.history.freed.items()))
-    made.history = replace(made.history, freed={key: replace(life, reported_at=made.now)})
-    assert told(made, TWO, LEFT) == ()
-
-
-def test_a_name_whose_record_is_written_to_is_not_marked_down() -> None:
-    made = freed()
-    flights = {"r1": Flight("setup", made.now)}
-    assert told(made, TWO, LEFT, record_flights=flights) == ()
-
-
-def test_an_open_breaker_marks_nothing_b2() -> None:
-    made = freed()
-    assert told(made, TWO, LEFT, breaker=Breaker(Cause.WRITES_FAIL)) == ()
 
 
 # Names that the scheduler gave up.
@@ -393,9 +394,19 @@ def test_no_other_node_that_is_down_is_resumed(node: SchedulerNode, flags: dict[
     assert told(scheduled(), node, **flags) == ()
 
 
-def test_a_name_that_an_operator_called_down_or_holds_is_left_alone() -> None:
-    assert returned(given_up(), replace(NOT_COME, given_up=False)) == []
-    assert returned(given_up(), NOT_COME, holds=frozenset({"r1"})) == []
+@pytest.mark.parametrize(
+    ("node", "flags"),
+    [
+        pytest.param(replace(NOT_COME, given_up=False), {}, id="an-operator-called-it-down"),
+        pytest.param(NOT_COME, {"holds": frozenset({"r1"})}, id="held"),
+        pytest.param(NOT_COME, {"breaker": Breaker(Cause.WRITES_FAIL)}, id="breaker-b2"),
+    ],
+)
+def test_no_other_name_that_was_given_up_is_resumed(
+    node: SchedulerNode, flags: dict[str, Any]
+) -> None:
+    assert returned(given_up(), node, **flags) == []
+    assert returned(freed(), NOT_COME) == [], "a registry's record is no seat"
 
 
 def test_a_name_of_other_partitions_is_another_managers_matter_t3() -> None:
@@ -403,14 +414,6 @@ def test_a_name_of_other_partitions_is_another_managers_matter_t3() -> None:
     drained = replace(NOT_COME, given_up=False, draining=True, reason=f"{OURS}to be shut down")
     assert switched_off(given_up(), drained) != []
     assert switched_off(given_up(), replace(drained, elsewhere=True)) == []
-
-
-def test_an_open_breaker_resumes_nothing_b2() -> None:
-    assert returned(given_up(), NOT_COME, breaker=Breaker(Cause.WRITES_FAIL)) == []
-
-
-def test_the_name_of_a_registrys_record_is_no_seat() -> None:
-    assert returned(freed(), NOT_COME) == []
 
 
 # What is known of them.
@@ -488,20 +491,17 @@ def test_what_waits_for_a_machine_that_the_cloud_refused_is_queued_again_once() 
 
 
 @pytest.mark.parametrize(
-    ("why", "limits"),
+    ("why", "limits", "wait_s"),
     [
-        pytest.param(Reason.CREATE_REFUSED, Limits(), id="withdrawn-and-not-refused"),
-        pytest.param(Reason.STALE_SLOT, NO_ROOM, id="its-node-had-come"),
+        pytest.param(Reason.CREATE_REFUSED, Limits(), 0.0, id="withdrawn-and-not-refused"),
+        pytest.param(Reason.STALE_SLOT, NO_ROOM, 0.0, id="its-node-had-come"),
+        pytest.param(Reason.CREATE_REFUSED, NO_ROOM, 601.0, id="long-after-the-refusal"),
     ],
 )
-def test_what_waits_for_any_other_machine_is_left_waiting_u14(why: Reason, limits: Limits) -> None:
+def test_what_waits_for_any_other_machine_is_left_waiting_u14(
+    why: Reason, limits: Limits, wait_s: float
+) -> None:
     made = given_up()
     released(made, why=why)
+    made.advance(wait_s)
     assert switched_off(made, WANTED, limits=limits) == []
-
-
-def test_what_waits_long_after_a_refusal_is_something_else_u14() -> None:
-    made = given_up()
-    released(made)
-    made.advance(made.settings.poll_stale_after + 1.0)
-    assert switched_off(made, WANTED, limits=NO_ROOM) == []

@@ -47,13 +47,9 @@ def ids(entries: tuple[Entry, ...]) -> list[str]:
 def test_nothing_is_due_before_its_node_is_gone() -> None:
     ledger = leftovers.entered(Ledger(), PINS, 0.0)
     assert leftovers.due(ledger, 1e9) == ()
+    assert leftovers.due(leftovers.ended(ledger, OTHER, 0.0), 1e9) == ()
     assert leftovers.next_due(ledger) is None
     assert ids(leftovers.due(leftovers.ended(ledger, NODE, 5.0), 5.0)) == ["eni-1"]
-
-
-def test_another_node_s_end_makes_nothing_due() -> None:
-    ledger = leftovers.ended(leftovers.entered(Ledger(), PINS, 0.0), OTHER, 0.0)
-    assert leftovers.due(ledger, 1e9) == ()
 
 
 def test_one_node_s_things_go_in_order_each_after_the_one_before_is_gone() -> None:
@@ -228,13 +224,17 @@ def settled() -> World:
     return made
 
 
+def turn_in(made: World, ledger: Ledger, **fields: Any) -> leftovers.Turn:
+    return leftovers.next_release(ledger, replace(made.snapshot(), **fields), made.settings)
+
+
 def test_one_thing_at_a_time_is_released_in_order_d4() -> None:
     made = settled()
-    turn = leftovers.next_release(due_in(made), made.snapshot(), made.settings)
+    turn = turn_in(made, due_in(made))
     assert turn.entry is not None
     assert (turn.entry.leftover, turn.block) == (INTERFACE, None)
     later = leftovers.entered(Ledger(), PINS, made.now)
-    assert leftovers.next_release(later, made.snapshot(), made.settings) == leftovers.Turn()
+    assert turn_in(made, later) == leftovers.Turn()
 
 
 @pytest.mark.parametrize(
@@ -263,23 +263,18 @@ def test_what_forbids_every_destroy_forbids_every_release(
     fields: dict[str, Any], reason: Reason
 ) -> None:
     made = settled()
-    snapshot = replace(made.snapshot(), **fields)
-    turn = leftovers.next_release(due_in(made), snapshot, made.settings)
+    turn = turn_in(made, due_in(made), **fields)
     assert turn.entry is None
     assert turn.block is not None
     assert turn.block[0] is reason
 
 
-def test_a_node_that_is_gone_since_the_last_listing_keeps_nothing_d4() -> None:
+def test_a_node_that_is_gone_since_the_last_listing_keeps_nothing_and_old_polls_do_d4_c7() -> None:
     made = settled()
-    snapshot = replace(made.snapshot(), touched={NODE: made.now}, gone={NODE: made.now})
-    assert leftovers.next_release(due_in(made), snapshot, made.settings).entry is not None
-
-
-def test_old_polls_forbid_a_release_c7() -> None:
-    made = settled()
+    of_now = {NODE: made.now}
+    assert turn_in(made, due_in(made), touched=of_now, gone=of_now).entry is not None
     made.advance(made.settings.poll_stale_after + 100.0)
-    turn = leftovers.next_release(due_in(made), made.snapshot(), made.settings)
+    turn = turn_in(made, due_in(made))
     assert turn.block is not None
     assert turn.block[0] is Reason.POLL_STALE
 
@@ -289,8 +284,7 @@ def test_a_hold_on_one_thing_keeps_no_other_node_s_c9() -> None:
     theirs = Leftover(LeftoverKind.VOLUME, "vol-2", OTHER)
     ledger = leftovers.entered(due_in(made, INTERFACE), [theirs], made.now)
     ledger = leftovers.ended(ledger, OTHER, made.now)
-    snapshot = replace(made.snapshot(), holds=frozenset({INTERFACE.id}))
-    turn = leftovers.next_release(ledger, snapshot, made.settings)
+    turn = turn_in(made, ledger, holds=frozenset({INTERFACE.id}))
     assert turn.entry is not None
     assert turn.entry.leftover == theirs
 
@@ -304,8 +298,7 @@ def test_a_hold_on_one_thing_keeps_nothing_else_of_its_node_c9(tried: bool) -> N
         ledger, _ = leftovers.after(ledger, INTERFACE, Outcome.ACCEPTED, made.now)
     holds = frozenset({INTERFACE.id})
     assert VOLUME.id in ids(leftovers.due(ledger, made.now, holds))
-    snapshot = replace(made.snapshot(), holds=holds)
-    turn = leftovers.next_release(ledger, snapshot, made.settings)
+    turn = turn_in(made, ledger, holds=holds)
     assert turn.entry is not None
     assert turn.entry.leftover == VOLUME
 
@@ -373,10 +366,6 @@ def polled(
     made.poll_records(took=0.0)
     made.poll_cloud(shown, complete=complete)
     return leftovers.listed(ledger, made.history, made.settings)
-
-
-def turn_in(made: World, ledger: Ledger, **fields: Any) -> leftovers.Turn:
-    return leftovers.next_release(ledger, replace(made.snapshot(), **fields), made.settings)
 
 
 def waits_for_absence(turn: leftovers.Turn) -> bool:
