@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodemanager import cli
 from nodemanager.core.model.world import Job, Record
 from nodemanager.core.replay.worth import Balance, weigh
 from nodemanager.journal.reading import Outline, outline
@@ -40,6 +41,41 @@ class Incident:
         """What each stale window gives beside the recorded one."""
         made = self.under(*(window(one) for one in windows))
         return [weigh(made.recorded, one, made.walls) for one in made.others]
+
+
+Run = Callable[..., tuple[int, str, str]]
+"""Runs `nodemanager ...` in a pipe; exit code, output and errors."""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run_it(*words: object) -> tuple[int, str, str]:
+        code: Any = 0
+        try:
+            cli.main(list(map(str, words)))
+        except SystemExit as ended:
+            code = ended.code
+        said = capsys.readouterr()
+        return int(code or 0), said.out, said.err
+
+    return run_it
+
+
+@pytest.fixture(scope="session")
+def said_once() -> dict[tuple[object, ...], tuple[int, str, str]]:
+    return {}
+
+
+@pytest.fixture
+def said(run: Run, said_once: dict[tuple[object, ...], tuple[int, str, str]]) -> Run:
+    """Like `run`, once for all tests that ask the same: a replay takes seconds."""
+
+    def say(*words: object) -> tuple[int, str, str]:
+        if words not in said_once:
+            said_once[words] = run(*words)
+        return said_once[words]
+
+    return say
 
 
 def window(seconds: float) -> dict[str, float]:

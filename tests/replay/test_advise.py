@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import lzma
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
-from nodemanager import cli
 from nodemanager.commands import show
 from nodemanager.commands.advise_screen import COLUMNS
 from nodemanager.core.replay import spending
@@ -20,27 +17,10 @@ from nodemanager.core.replay.spending import CostCause
 from nodemanager.journal import sweep
 from nodemanager.lib.logline import timestamp
 from tests.journal.test_incident import INCIDENT
-from tests.replay.conftest import NAP_S, NODES, POLL_S, Incident
+from tests.replay.conftest import NAP_S, NODES, POLL_S, Incident, Run
 
 LIVES = 4
 """Those of the incident that end or are silent."""
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `nodemanager ...`; exit code, output and errors."""
-
-    def run_it(*words: object) -> tuple[int, str, str]:
-        code: Any = 0
-        try:
-            cli.main(list(map(str, words)))
-        except SystemExit as ended:
-            code = ended.code
-        said = capsys.readouterr()
-        return int(code or 0), said.out, said.err
-
-    return run_it
 
 
 @pytest.fixture
@@ -63,9 +43,9 @@ def rows_of(out: str, first: str = COLUMNS[0]) -> dict[str, list[str]]:
 
 
 def test_a_long_silence_that_ended_is_named_and_a_shorter_window_refused(
-    incident: Incident, run: Run
+    incident: Incident, said: Run
 ) -> None:
-    code, out, err = run("advise", incident.path)
+    code, out, err = said("advise", incident.path)
     assert (code, err) == (0, "")
     now, advice, evidence, shorter, longer = rows_of(out)["node_stale_after"]
     assert (now, advice) == ("30m", "keep")
@@ -89,8 +69,8 @@ def test_before_that_silence_ended_there_is_no_evidence(incident: Incident, run:
     assert shorter.endswith("no evidence")
 
 
-def test_every_window_and_count_that_is_set_has_one_line(incident: Incident, run: Run) -> None:
-    rows = rows_of(run("advise", incident.path)[1])
+def test_every_window_and_count_that_is_set_has_one_line(incident: Incident, said: Run) -> None:
+    rows = rows_of(said("advise", incident.path)[1])
     assert list(rows) == [
         "node_stale_after",
         "boot_fail_after",
@@ -112,8 +92,10 @@ def test_every_window_and_count_that_is_set_has_one_line(incident: Incident, run
     assert re.search("(19|20|21) listings", rows["absent_listings"][2])
 
 
-def test_json_has_the_evidence_and_every_value_that_was_tried(incident: Incident, run: Run) -> None:
-    told = json.loads(run("advise", incident.path, "--json")[1])
+def test_json_has_the_evidence_and_every_value_that_was_tried(
+    incident: Incident, said: Run
+) -> None:
+    told = json.loads(said("advise", incident.path, "--json")[1])
     assert all(len(one["cells"]) == len(COLUMNS) for one in told["options"])
     by_option = {one["option"]: one for one in told["options"]}
     stale = by_option["node_stale_after"]
@@ -140,10 +122,10 @@ def test_the_warnings_of_a_value_are_part_of_the_advice(run: Run, tmp_path: Path
 
 
 def test_of_a_long_recording_some_decisions_are_passed_over_and_that_is_said(
-    incident: Incident, run: Run, monkeypatch: pytest.MonkeyPatch
+    incident: Incident, run: Run, said: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is ordered is decided all the same, so a gain is true to within these polls."""
-    whole = json.loads(run("advise", incident.path, "--json")[1])
+    whole = json.loads(said("advise", incident.path, "--json")[1])
     monkeypatch.setattr(sweep, "MOST", incident.outline.size * 4)
     some = json.loads(run("advise", incident.path, "--json")[1])
     assert any("one in 3 was made again" in note for note in some["notes"])
@@ -157,7 +139,8 @@ def test_of_a_long_recording_some_decisions_are_passed_over_and_that_is_said(
 
 @pytest.mark.usefixtures("terminal")
 def test_on_a_terminal_it_is_a_table(incident: Incident, run: Run) -> None:
-    out = run("advise", incident.path)[1]
+    early = timestamp(incident.outline.first + 600)
+    out = run("advise", incident.path, "--until", early)[1]
     assert "\x1b[" in out
     assert "─" in out
     assert "node_stale_after" in out
@@ -196,8 +179,8 @@ def hours_of(incident: Incident) -> float:
     return (incident.outline.last - incident.outline.first) / 3600
 
 
-def test_the_cost_is_told_by_cause_and_by_size(incident: Incident, run: Run) -> None:
-    code, out, err = run("cost", incident.path)
+def test_the_cost_is_told_by_cause_and_by_size(incident: Incident, said: Run) -> None:
+    code, out, err = said("cost", incident.path)
     assert (code, err) == (0, "")
     causes = rows_of(out, "cause")
     assert "busy" in causes
@@ -205,16 +188,16 @@ def test_the_cost_is_told_by_cause_and_by_size(incident: Incident, run: Run) -> 
     assert " in all, " in out
 
 
-def test_json_has_sums_that_agree_with_each_other(incident: Incident, run: Run) -> None:
-    told = json.loads(run("cost", incident.path, "--json")[1])
+def test_json_has_sums_that_agree_with_each_other(incident: Incident, said: Run) -> None:
+    told = json.loads(said("cost", incident.path, "--json")[1])
     total = told["total"]["money"]
     for kind in ("cause", "size"):
         assert sum(one["money"] for one in told[kind].values()) == pytest.approx(total)
-    by_hour = json.loads(run("cost", incident.path, "--by", "hour", "--json")[1])["hour"]
+    by_hour = json.loads(said("cost", incident.path, "--by", "hour", "--json")[1])["hour"]
     assert sum(one["money"] for hour in by_hour for one in hour["cause"].values()) == (
         pytest.approx(total)
     )
-    advised = json.loads(run("advise", incident.path, "--json")[1])
+    advised = json.loads(said("advise", incident.path, "--json")[1])
     assert advised["cost"] == told["cause"]
     assert told["cause"].keys() <= {one.value for one in CostCause}
     node_hours = told["total"]["hours"]

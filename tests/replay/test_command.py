@@ -8,33 +8,12 @@ import re
 import shutil
 import sqlite3
 import zlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nodemanager import cli
 from nodemanager.commands.replay_result import COLUMNS
-from tests.replay.conftest import Incident, window
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `nodemanager replay ...` in a pipe; exit code, output and errors."""
-
-    def run_it(*words: object) -> tuple[int, str, str]:
-        code: Any = 0
-        try:
-            cli.main(["replay", *map(str, words)])
-        except SystemExit as ended:
-            code = ended.code
-        said = capsys.readouterr()
-        return int(code or 0), said.out, said.err
-
-    return run_it
+from tests.replay.conftest import Incident, Run, window
 
 
 @pytest.fixture
@@ -71,7 +50,7 @@ def rows_of(out: str, heading: str) -> dict[str, dict[str, str]]:
 def test_without_other_settings_it_says_that_all_decisions_are_the_same(
     incident: Incident, run: Run
 ) -> None:
-    code, out, _ = run(incident.path)
+    code, out, _ = run("replay", incident.path)
     assert code == 0
     assert f"{incident.outline.decisions} decisions" in out
     assert "all the same with the recorded settings" in out
@@ -86,16 +65,18 @@ def test_a_decision_that_differs_is_told_and_exits_1(copy: Path, run: Run) -> No
         data["digest"] += 1
         packed = zlib.compress(json.dumps(data).encode("ascii"))
         journal.execute("UPDATE entries SET body = ? WHERE seq = ?", (packed, seq))
-    code, out, _ = run(copy)
+    code, out, _ = run("replay", copy)
     assert code == 1
     assert "1 of them differ with the recorded settings" in out
     assert "what was measured" in out
-    code, out, _ = run(copy, "--json")
+    code, out, _ = run("replay", copy, "--json")
     assert (code, json.loads(out)["differing"]) == (1, 1)
 
 
 def test_windows_are_held_against_the_recorded_one(incident: Incident, run: Run) -> None:
-    code, out, err = run(incident.path, "--node-stale-after", "24m", "--node-stale-after", "15m")
+    code, out, err = run(
+        "replay", incident.path, "--node-stale-after", "24m", "--node-stale-after", "15m"
+    )
     assert (code, err) == (0, "")
     rows = rows_of(out, "node_stale_after")
     assert list(rows) == ["30m (recorded)", "24m", "15m"]
@@ -112,7 +93,7 @@ def test_windows_are_held_against_the_recorded_one(incident: Incident, run: Run)
 
 def test_several_options_are_set_together(incident: Incident, run: Run) -> None:
     settings = ("--set", "Cleaning.settle=2m", "--set", "node_stale_after=20m")
-    code, out, _ = run(incident.path, *settings)
+    code, out, _ = run("replay", incident.path, *settings)
     assert code == 0
     rows = rows_of(out, "settings")
     assert list(rows) == ["recorded", "settle=2m node_stale_after=20m"]
@@ -120,7 +101,7 @@ def test_several_options_are_set_together(incident: Incident, run: Run) -> None:
 
 
 def test_one_other_value_tells_each_slot_that_moves(incident: Incident, run: Run) -> None:
-    code, out, _ = run(incident.path, "--node-stale-after", "25m")
+    code, out, _ = run("replay", incident.path, "--node-stale-after", "25m")
     assert code == 0
     (line,) = [one for one in out.splitlines() if one.startswith(incident.died[0].uuid)]
     assert line.split()[1] == str(incident.died[0].slot_number)
@@ -129,23 +110,21 @@ def test_one_other_value_tells_each_slot_that_moves(incident: Incident, run: Run
 
 
 def test_a_sweep_has_the_recorded_value_among_its_own(incident: Incident, run: Run) -> None:
-    code, out, err = run(incident.path, "--sweep", "node_stale_after=10m..2h", "--steps", "5")
+    code, out, err = run(
+        "replay", incident.path, "--sweep", "node_stale_after=10m..2h", "--steps", "5"
+    )
     assert code == 0
     rows = rows_of(out, "node_stale_after")
     assert list(rows) == ["10m", "20m", "30m (recorded)", "35m", "1h", "2h"]
     gains = [float(row["slot-hours"]) for row in rows.values()]
     assert gains == sorted(gains, reverse=True)
     assert "using poll_stale_after = 300" in err
-
-
-def test_a_pipe_gets_plain_text(incident: Incident, run: Run) -> None:
-    _, out, _ = run(incident.path, "--sweep", "node_stale_after=10m..2h", "--steps", "3")
-    assert "\x1b" not in out
+    assert "\x1b" not in out, "a pipe gets plain text"
     assert not re.search("[─│┌⠉]", out)
 
 
 def test_json_has_all_of_it(incident: Incident, run: Run) -> None:
-    code, out, _ = run(incident.path, "--node-stale-after", "15m", "--json")
+    code, out, _ = run("replay", incident.path, "--node-stale-after", "15m", "--json")
     assert code == 0
     told = json.loads(out)
     assert told["decisions"] == incident.outline.decisions
@@ -168,7 +147,7 @@ def test_every_output_says_the_pool_the_recorded_settings_and_an_advice(
     asked = ("--node-stale-after", "24m", "--node-stale-after", "15m")
     napped = incident.napped.hostname
     report = tmp_path / "report.html"
-    _, out, _ = run(incident.path, *asked, "--report", report)
+    _, out, _ = run("replay", incident.path, *asked, "--report", report)
     (pool,) = [line for line in out.splitlines() if line.startswith("pool ")]
     assert pool.startswith("pool pool, recorded with ")
     assert {"node_stale_after 30m", "max_nodes 12"} <= set(pool.partition(" with ")[2].split("; "))
@@ -180,7 +159,7 @@ def test_every_output_says_the_pool_the_recorded_settings_and_an_advice(
     page = text_of(report)
     assert " ".join(advice.split()[:20]) in page
     assert "pool pool, recorded with " in page
-    told = json.loads(run(incident.path, *asked, "--json")[1])
+    told = json.loads(run("replay", incident.path, *asked, "--json")[1])
     assert told["pool"] == "pool"
     assert told["settings"]["node_stale_after"] == "30m"
     assert told["advice"] == {
@@ -202,7 +181,7 @@ def test_every_output_says_the_pool_the_recorded_settings_and_an_advice(
 def test_the_recorded_value_is_kept_where_no_other_is_better(
     incident: Incident, run: Run, window: str, said: str
 ) -> None:
-    assert f"Advice: {said}" in run(incident.path, "--node-stale-after", window)[1]
+    assert f"Advice: {said}" in run("replay", incident.path, "--node-stale-after", window)[1]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +190,7 @@ def test_the_recorded_value_is_kept_where_no_other_is_better(
 def test_a_shorter_window_among_other_settings_is_held_against_what_ended(
     incident: Incident, run: Run, setting: str
 ) -> None:
-    out = run(incident.path, "--set", setting, "--set", "max_nodes=40")[1]
+    out = run("replay", incident.path, "--set", setting, "--set", "max_nodes=40")[1]
     assert "Advice: keep recorded" in out
     assert f"({incident.napped.hostname}, " in out
 
@@ -219,19 +198,19 @@ def test_a_shorter_window_among_other_settings_is_held_against_what_ended(
 def test_an_option_that_waits_for_nothing_is_advised_by_gain_and_hits(
     incident: Incident, run: Run
 ) -> None:
-    out = run(incident.path, "--set", "max_nodes=40")[1]
+    out = run("replay", incident.path, "--set", "max_nodes=40")[1]
     assert "Advice: keep recorded. The recording has 1h 02m" in out
 
 
 def test_without_other_settings_the_advice_is_what_to_try(incident: Incident, run: Run) -> None:
-    out = run(incident.path)[1]
+    out = run("replay", incident.path)[1]
     words = re.search(r"Advice: .*: (--sweep) (\S+)\. ", out)
     assert words is not None
-    assert run(incident.path, *words.groups(), "--steps", "2")[0] == 0
+    assert run("replay", incident.path, *words.groups(), "--steps", "2")[0] == 0
 
 
 def test_no_secret_is_printed(incident: Incident, run: Run) -> None:
-    _, out, _ = run(incident.path, "--node-stale-after", "15m", "--json")
+    _, out, _ = run("replay", incident.path, "--node-stale-after", "15m", "--json")
     secret = incident.died[0].ping_secret
     assert secret
     assert secret not in out
@@ -252,7 +231,7 @@ def test_the_report_is_one_page_that_fetches_and_runs_nothing(
     asked: tuple[str, ...], incident: Incident, run: Run, tmp_path: Path
 ) -> None:
     report = tmp_path / "report.html"
-    code, _, err = run(incident.path, *asked, "--report", report)
+    code, _, err = run("replay", incident.path, *asked, "--report", report)
     assert (code, f"wrote {report}" in err) == (0, True)
     page = report.read_text(encoding="utf-8")
     assert "<script" not in page
@@ -267,7 +246,7 @@ def test_the_report_is_one_page_that_fetches_and_runs_nothing(
 def test_a_report_that_can_not_be_written_says_so(
     incident: Incident, run: Run, tmp_path: Path
 ) -> None:
-    code, _, err = run(incident.path, "--report", tmp_path / "none" / "report.html")
+    code, _, err = run("replay", incident.path, "--report", tmp_path / "none" / "report.html")
     assert code == 1
     assert "can't be written: No such file" in err
 
@@ -276,7 +255,7 @@ def test_a_report_that_can_not_be_written_says_so(
 
 
 def test_no_journal_is_said_and_exits_1(run: Run, tmp_path: Path) -> None:
-    code, _, err = run(tmp_path / "none.db")
+    code, _, err = run("replay", tmp_path / "none.db")
     assert code == 1
     assert "there is no journal" in err
 
@@ -286,7 +265,7 @@ def test_a_damaged_journal_is_said_and_exits_1(copy: Path, run: Run) -> None:
         journal.execute(
             "UPDATE entries SET body = ? WHERE seq = (SELECT max(seq) FROM entries)", (b"junk",)
         )
-    code, _, err = run(copy)
+    code, _, err = run("replay", copy)
     assert code == 1
     assert f"the journal {copy} is damaged" in err
 
@@ -301,7 +280,7 @@ def test_damage_found_by_another_process_is_said_too(
             "(SELECT max(seq) FROM entries WHERE verdicts IS NOT NULL)",
             (b"junk",),
         )
-    code, _, err = run(copy, "--node-stale-after", "25m", "--jobs", "2")
+    code, _, err = run("replay", copy, "--node-stale-after", "25m", "--jobs", "2")
     assert code == 1
     assert f"the journal {copy} is damaged" in err
 
@@ -319,13 +298,13 @@ def test_the_error_of_one_process_is_said_while_another_is_still_at_work(
 def test_a_newer_programs_journal_is_refused(copy: Path, run: Run) -> None:
     with sqlite3.connect(copy) as journal:
         journal.execute("UPDATE alembic_version SET version_num = '9999'")
-    code, _, err = run(copy)
+    code, _, err = run("replay", copy)
     assert code == 1
     assert "upgrade nodemanager" in err
 
 
 def test_a_time_without_decisions_is_said_and_exits_1(incident: Incident, run: Run) -> None:
-    code, _, err = run(incident.path, "--until", "1999-01-01")
+    code, _, err = run("replay", incident.path, "--until", "1999-01-01")
     assert code == 1
     assert "has no decision from that time" in err
 
@@ -379,7 +358,7 @@ def test_a_time_without_decisions_is_said_and_exits_1(incident: Incident, run: R
 def test_a_bad_option_is_said_as_for_a_file_and_exits_2(
     words: tuple[str, ...], said: str, incident: Incident, run: Run
 ) -> None:
-    code, out, err = run(incident.path, *words)
+    code, out, err = run("replay", incident.path, *words)
     assert code == 2
     assert said in err
     assert "abc" not in err + out
