@@ -37,7 +37,7 @@ SECTIONS: Mapping[str, Mapping[str, Subcommand]] = {
         "status": Subcommand("status", "status", "Slots, nodes, polls, breaker and pending work."),
         "nodes": Subcommand("listing", "nodes", "Every node: state, age, reason."),
         "slots": Subcommand("listing", "slots", "Every held slot, and when it will be free."),
-        "why": Subcommand("why", "why", "What keeps each size from growing or shrinking."),
+        "why": Subcommand("status", "why", "What keeps each size from growing or shrinking."),
         "jobs": Subcommand("listing", "jobs", "What each waiting job gets, or waits for."),
         "events": Subcommand("listing", "events", "What happened lately, in groups."),
         "explain": Subcommand("explain", "explain", "Why a node or record is left alone, or not."),

@@ -112,7 +112,7 @@ def cost(
     currency. Hours of nodes without a known price are shown, and are in no sum. A node's end is
     known to within a poll. Changes nothing.
     """
-    from nodemanager.commands.cost_screen import Costs
+    from nodemanager.commands.advise_screen import Costs
 
     made = Costs.of(*_part(journal, config, since, until), (by,) if by else ("cause", "size"))
     if as_json:

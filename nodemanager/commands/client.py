@@ -123,7 +123,7 @@ class Client:
         return dict(self._get("/api/slots"))
 
     def why(self, size: str | None = None) -> dict[str, Any]:
-        """What keeps each size, or that one, from growing or shrinking (web.why)."""
+        """What keeps each size, or that one, from growing or shrinking (web.lists)."""
         return dict(self._get("/api/why" if size is None else f"/api/why?size={quote(size)}"))
 
     def jobs(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from nodemanager.commands.common import (
     existing_journal,
     journal_of,
 )
-from nodemanager.commands.ids import complete_id
+from nodemanager.commands.completion import complete_id
 from nodemanager.commands.times import given
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import NodeManagerError

@@ -26,8 +26,8 @@ from nodemanager.commands.init_questions import (
     sizes_prompt,
 )
 from nodemanager.config import load
+from nodemanager.config.checks import is_placeholder
 from nodemanager.config.kinds import endpoint
-from nodemanager.config.placeholders import is_placeholder
 from nodemanager.config.providers import traits_of
 from nodemanager.config.sections import SECTIONS
 from nodemanager.errors import StartError

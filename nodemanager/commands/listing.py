@@ -12,7 +12,7 @@ import click
 
 from nodemanager.commands import show
 from nodemanager.commands.common import client, daemon_flags, examples
-from nodemanager.commands.ids import complete_id
+from nodemanager.commands.completion import complete_id
 from nodemanager.commands.times import given as time_given
 from nodemanager.commands.watch import told as answer_of
 from nodemanager.commands.watch import watch as watch_it

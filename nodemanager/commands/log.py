@@ -21,7 +21,7 @@ from nodemanager.commands.common import (
     existing_journal,
     journal_of,
 )
-from nodemanager.commands.ids import complete_id
+from nodemanager.commands.completion import complete_id
 from nodemanager.commands.times import given
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import JournalError
@@ -217,7 +217,7 @@ class _News:
     """The wanted events as they are shown."""
 
     def __init__(self, story: Story, wanted: Filter, *, folds: bool) -> None:
-        from nodemanager.commands.log_screen import Folding
+        from nodemanager.commands.listing_screen import Folding
 
         self._story, self._wanted = story, wanted
         self._folding = Folding(folds=folds)
@@ -245,7 +245,7 @@ def _teller(out: Console, *, as_json: bool) -> Callable[[LoggedEvent], None]:
     if as_json:
         return lambda one: click.echo(json_line(fields_of(one)))
     if out.is_terminal:
-        from nodemanager.commands.log_screen import line_of
+        from nodemanager.commands.listing_screen import line_of
 
         return lambda one: out.print(line_of(one), soft_wrap=True)
     return lambda one: click.echo(logfmt(fields_of(one)))

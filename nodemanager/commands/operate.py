@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from nodemanager.commands.common import answered, client, examples
-from nodemanager.commands.ids import complete_id
+from nodemanager.commands.completion import complete_id
 from nodemanager.commands.show import print_json
 from nodemanager.commands.waiting import until_clean, until_gone, wait_option
 from nodemanager.core.model.annotations import FORCIBLE

@@ -2,22 +2,110 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from nodemanager.config import kinds
 from nodemanager.config.check_addresses import PING_HOST, check_addresses
-from nodemanager.config.check_queues import check_queues
-from nodemanager.config.placeholders import warn_of_placeholders
 from nodemanager.config.providers import traits_of
 from nodemanager.config.reader import Draft, is_wrong
 from nodemanager.config.report import Place
 from nodemanager.config.values import (
     Dispatcher,
     LeaseStore,
+    Secret,
+    ServerAddress,
     StoreProvider,
 )
 from nodemanager.core.observe.pools import PREFLIGHT
+
+_STANDS_FOR = re.compile(
+    r"""SECRET | TOKEN | .*\.\.\. | example | zzzzz
+      | .*0123456789abcdef.*
+      | (?:.*@)?my-project(?:\..*)? | .*/example\.pem
+      | Publisher:Product:Plan | /subscriptions/ID/.*
+      | 00000000-0000-0000-0000-000000000000 | 11111111-2222-4333-8444-555555555555
+      | (?:.*[./@])?example\.(?:com|net|org)(?:[:/].*)?""",
+    re.VERBOSE,
+)
+"""Ids that no cloud gives, names that only stand for one, and domains that nobody can have
+(RFC 2606)."""
+
+_DECLARED = (("Arvados", "host"), ("Arvados", "token"), ("Registry", "domain"))
+"""The options with declarations whose samples' values are nobody's."""
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether the value only stands for one."""
+    return _STANDS_FOR.fullmatch(value) is not None
+
+
+def warn_of_placeholders(draft: Draft) -> None:
+    """Warn of each value that a sample only stands for."""
+    for section, keys in draft.keys.items():
+        for key, value in keys.items():
+            _warn(draft, section, key, value)
+    for section, option in _DECLARED:
+        value = draft.value(section, option)
+        if isinstance(value, Secret):
+            value = value.reveal()
+        elif isinstance(value, ServerAddress):
+            value = value.url
+        _warn(draft, section, option, value or "")
+
+
+def _warn(draft: Draft, section: str, key: str, value: str) -> None:
+    if is_placeholder(value):
+        draft.report.warn(draft.place(section, key), "is only a sample's value; write your own")
+
+
+CONTAINERS, JOBS = ("Arvados", "containers_queue"), ("Arvados", "jobs_queue")
+
+
+def check_queues(draft: Draft) -> None:
+    """Report what keeps these queues from being asked."""
+    other = _other_source(draft)
+    if draft.value(*CONTAINERS):
+        _containers(draft, other)
+    if draft.is_set(*JOBS) and draft.value(*JOBS):
+        _jobs(draft, other)
+
+
+def _other_source(draft: Draft) -> Place | None:
+    """The option that names another source of demand."""
+    if draft.value("Daemon", "dispatcher") not in (None, Dispatcher.PING):
+        return draft.place("Daemon", "dispatcher")
+    if draft.value("Daemon", "wishlist_command") is not None:
+        return draft.place("Daemon", "wishlist_command")
+    return None
+
+
+def _containers(draft: Draft, other: Place | None) -> None:
+    place = draft.place(*CONTAINERS)
+    if other is not None:
+        text = "{one} and {other} would be two sources of demand: keep one of them"
+        draft.report.clash(place, other, text)
+    for name in ("host", "token"):
+        needed = draft.place("Arvados", name)
+        if draft.value("Arvados", name) is None and not needed.written:
+            draft.report.clash(place, needed, f"{{one}} needs [Arvados] {name}")
+
+
+def _jobs(draft: Draft, other: Place | None) -> None:
+    """Arvados Node Manager's files have it written out, and mean it for old servers."""
+    place = draft.place(*JOBS)
+    if other is not None:
+        draft.report.clash(place, other, "{one} is not used: {other} is the demand", refuse=False)
+    elif draft.value("Records", "provider") is not StoreProvider.ARVADOS:
+        draft.report.warn(place, "not used: no Arvados server keeps the records")
+    else:
+        draft.report.warn(
+            place,
+            "is demand only where the server's API still has jobs.queue; the log says whether it "
+            "has (demand.source)",
+        )
+
 
 POLLS = ("cloudlist_poll_time", "nodelist_poll_time", "wishlist_poll_time")
 FRESH_POLLS = 2

@@ -13,8 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from nodemanager.arvados_api.client import ApiClient
-from nodemanager.arvados_api.errors import date_of, errors_of
+from nodemanager.arvados_api.client import ApiClient, date_of, errors_of
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
 from nodemanager.errors import (
     Conflict,

@@ -34,7 +34,7 @@ from nodemanager.core.operate.backlog import (
 )
 from nodemanager.lib.logline import Json, as_json, timestamp
 from nodemanager.lib.workers import Workers
-from nodemanager.web.commands import Doorkeeper, bad_request, text_of, told_by
+from nodemanager.web.commands import Doorkeeper, bad_request, body_of, text_of, told_by
 
 MOST_ITEMS = 100_000
 
@@ -99,7 +99,7 @@ class _Shown(_Resource):
 class _Apply(_Resource):
     async def on_post(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
-        order = _order(await request.get_media(default_when_empty={}))
+        order = _order(await body_of(request, {"by", "pool", "store", "account", "items"}))
         order = replace(order, by=told_by(request, order.by))
         found = await self._workers.run(self._backlog.apply, order)
         if isinstance(found, str):
@@ -118,12 +118,7 @@ class _Stop(_Resource):
         _send(response, {"stopped": count})
 
 
-def _order(given: Any) -> Order:
-    if not isinstance(given, dict):
-        raise bad_request("send a JSON object")
-    unknown = given.keys() - {"by", "pool", "store", "account", "items"}
-    if unknown:
-        raise bad_request(f"unknown key {sorted(unknown)[0]!r}")
+def _order(given: Mapping[str, Any]) -> Order:
     items = given.get("items")
     if not isinstance(items, list) or not 0 < len(items) <= MOST_ITEMS:
         raise bad_request(f"items must be a list of 1 to {MOST_ITEMS} items")

@@ -15,7 +15,7 @@ scheduler's power saving says is taken with 202 at once: the daemon asks the sch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -95,7 +95,10 @@ class _Order:
 
     async def on_post(self, request: Request, response: Response, id: str | None = None) -> None:
         self.door.lets_in(request)
-        command = _command(self.verb, id, await request.get_media(default_when_empty={}))
+        known = {"by", "reason"}
+        known |= {"force"} if Takes.FORCE in self.verb.row.takes else set()
+        known |= {"unlisted"} if Takes.UNLISTED in self.verb.row.takes else set()
+        command = _command(self.verb, id, await body_of(request, known))
         command = replace(command, by=told_by(request, command.by))
         missing = lacks_reason(command)
         if missing is not None:
@@ -118,16 +121,8 @@ def as_json(reply: Reply) -> dict[str, Any]:
     return told
 
 
-def _command(verb: Verb, id: str | None, given: Any) -> Command:
-    """The command of a request's body. Raises falcon's 400 for a malformed body."""
-    if not isinstance(given, dict):
-        raise bad_request("send a JSON object")
-    known = {"by", "reason"}
-    known |= {"force"} if Takes.FORCE in verb.row.takes else set()
-    known |= {"unlisted"} if Takes.UNLISTED in verb.row.takes else set()
-    for key in given:
-        if key not in known:
-            raise bad_request(f"unknown key {key!r}; the known keys are {', '.join(sorted(known))}")
+def _command(verb: Verb, id: str | None, given: Mapping[str, Any]) -> Command:
+    """The command of a request's body. Raises falcon's 400 for a malformed one."""
     forced, unlisted = given.get("force", []), given.get("unlisted", False)
     if not isinstance(forced, list) or len(forced) > MOST_FORCED:
         raise bad_request(f"force must be a list of at most {MOST_FORCED} rules")
@@ -143,6 +138,17 @@ def _command(verb: Verb, id: str | None, given: Any) -> Command:
         forced=tuple(dict.fromkeys(forced)),
         unlisted=unlisted,
     )
+
+
+async def body_of(request: Request, known: Collection[str] = ()) -> dict[str, Any]:
+    """The request's body: a JSON object of the `known` keys, or of any. Raises falcon's 400."""
+    given = await request.get_media(default_when_empty={})
+    if not isinstance(given, dict):
+        raise bad_request("send a JSON object")
+    for key in given if known else ():
+        if key not in known:
+            raise bad_request(f"unknown key {key!r}; the known keys are {', '.join(sorted(known))}")
+    return given
 
 
 def text_of(given: Mapping[str, Any], key: str) -> str:
@@ -173,10 +179,7 @@ class _Said:
 
     async def on_post(self, request: Request, response: Response) -> None:
         self.door.lets_in(request)
-        given = await request.get_media(default_when_empty={})
-        if not isinstance(given, dict) or given.keys() - {"nodes"}:
-            raise bad_request('send {"nodes": HOSTLIST}')
-        nodes = text_of(given, "nodes")
+        nodes = text_of(await body_of(request, {"nodes"}), "nodes")
         if not nodes:
             raise bad_request("nodes must name at least one node")
         if not self.power.power(self.direction, nodes, told_by(request, "")):
@@ -203,10 +206,7 @@ class _Reload:
 
     async def on_post(self, request: Request, response: Response) -> None:
         self.door.lets_in(request)
-        given = await request.get_media(default_when_empty={})
-        if not isinstance(given, dict):
-            raise bad_request("send a JSON object")
-        by = told_by(request, text_of(given, "by"))
+        by = told_by(request, text_of(await body_of(request), "by"))
         told = await self.workers.run(self.reload, by)
         if told is None:
             raise falcon.HTTPServiceUnavailable(

@@ -1,4 +1,4 @@
-"""The lists over HTTP; all need the token.
+"""The lists over HTTP, and why sizes don't grow or shrink; all need the token.
 
 GET /api/nodes       every node of the newest decision
 GET /api/nodes/ID    the node that ID names; else 404 with similar ids
@@ -9,6 +9,8 @@ GET /api/events      what happened, in groups, the worst first: in the last hour
                      on; also with until=TIME, id=ID, all=yes
 GET /api/decisions   the journal's events one by one, the newest first; also with since=TIME,
                      until=TIME, only=done, and before=NUMBER for those before the last answer's
+GET /api/why?size=NAME   the active sizes, or that one
+GET /api/jobs/ID     a waiting job, or what one had that left the queue; else 404
 
 A list takes the query of core.explain.lists: filters, `sort` and `q`. TIME is epoch seconds, or UTC
 as `2026-11-28 02:30`.
@@ -17,7 +19,7 @@ as `2026-11-28 02:30`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,17 +42,58 @@ from nodemanager.core.explain.lists import (
     ListKind,
     UnknownColumnError,
 )
+from nodemanager.core.explain.why import Blocker, SizeWhy, why
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LEVEL, LoggedEvent
 from nodemanager.journal.explained import plain
-from nodemanager.journal.job import job_json
+from nodemanager.journal.job import job_json, told_job
 from nodemanager.journal.story import lately, latest
 from nodemanager.lib.logline import Json
 from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Doorkeeper
-from nodemanager.web.explain import ExplainResource, Explanations
+from nodemanager.web.explain import SOURCE, ExplainResource, Explanations
+
+
+def add_why(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
+    routes: dict[str, Callable[..., Json]] = {
+        "/api/why": lambda decision, _, request: answer(decision, request.get_param("size")),
+        "/api/jobs/{id:path}": _job,
+    }
+    for path, ask in routes.items():
+        app.add_route(path, ExplainResource(explanations, door, workers, ask))
+
+
+def as_json(one: SizeWhy) -> Json:
+    """One size of the answer of GET /api/why; each cause has its reason's sentence, `says`."""
+    shown: Json = plain(asdict(one))
+    shown["grows"] = [_cause(cause) for cause in one.grows]
+    shown["shrinks"] = [_cause(cause) for cause in one.shrinks]
+    shown["one_more"] = None if one.one_more is None else _cause(one.one_more)
+    return shown
+
+
+def _cause(cause: Blocker) -> Json:
+    return {**plain(asdict(cause)), "says": cause.reason.doc}
+
+
+def answer(decision: DecisionView, size: str | None) -> Json:
+    """The answer of GET /api/why."""
+    made = decision.made
+    return {
+        "pool": decision.settings.pool,
+        "plan": made.plan_id,
+        "at": decision.snapshot.wall,
+        "aborted": aborted(made),
+        "known": sorted(one.name for one in decision.settings.sizes),
+        "sizes": [as_json(one) for one in why(decision, size)],
+    }
+
+
+def _job(decision: DecisionView, journal: Path | None, request: Request, id: str) -> Json:
+    return told_job(decision, id, source=SOURCE, journal=journal)
+
 
 LATELY_S = 3600.0
 """How far back the groups go where nobody says since when."""

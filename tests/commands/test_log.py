@@ -12,7 +12,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from nodemanager import cli
-from nodemanager.commands.log_screen import Folding
+from nodemanager.commands.listing_screen import Folding
 from nodemanager.commands.times import local
 from nodemanager.core.model.reasons import Event
 from nodemanager.journal.event import LoggedEvent

@@ -11,7 +11,6 @@ import pytest
 
 from nodemanager import cli
 from nodemanager.commands import verify as command
-from nodemanager.commands import verify_screen
 from nodemanager.commands.client import ClientError
 from nodemanager.commands.verify import FIRST_S, attempt
 from nodemanager.core.explain.explain import DecisionView
@@ -101,7 +100,7 @@ def test_a_pool_whose_first_node_is_still_to_come_is_told_in_numbers_too() -> No
     made = pool(nodes=0)
     look_at(made)
     wanted = {"open": [{"id": None, "reason": "wanted"}]}
-    line = verify_screen._line(shown(made, allow_empty=True) | wanted)
+    line = command._line(shown(made, allow_empty=True) | wanted)
     assert line == "0 up, 0 settling, 0 stuck; pool wanted"
 
 
@@ -112,7 +111,7 @@ def test_in_a_pipe_only_an_attempt_that_says_something_else_is_a_line(
     look_at(made)
     first = shown(made, allow_empty=True) | {"open": [{"id": None, "reason": "wanted"}]}
     other = first | {"open": [{"id": "i-1", "reason": "booting"}]}
-    with verify_screen.progress() as tell:
+    with command.progress() as tell:
         for waited_s, one in enumerate((first, first, other, other, first)):
             tell(one, float(waited_s))
     told = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]

@@ -11,13 +11,13 @@ import pytest
 
 from nodemanager import cli
 from nodemanager.commands import listing
-from nodemanager.commands import why as command
+from nodemanager.commands import status as command
 from nodemanager.commands.client import ClientError
 from nodemanager.core.explain.explain import APPLY, DecisionView
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.job import told_job
-from nodemanager.web import why as answers
+from nodemanager.web import lists as answers
 from nodemanager.web.lists import ListRequest, waiting
 from tests.core.build import World, world
 

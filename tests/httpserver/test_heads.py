@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import pytest
 
-from nodemanager.httpserver.bounds import LONGEST_URL, Header, problem_of
+from nodemanager.httpserver.connections import LONGEST_URL, Header, problem_of
 
 HOST = (b"host", b"nodes.example:8080")
 

@@ -21,7 +21,7 @@ import requests
 
 from nodemanager.core.model.reasons import Reason
 from nodemanager.errors import StartError
-from nodemanager.httpserver import bounds
+from nodemanager.httpserver import connections
 from nodemanager.httpserver import server as httpserver
 from nodemanager.httpserver.connections import ServerLimits, peer_of
 from nodemanager.httpserver.server import STOP_S, HttpServer
@@ -492,7 +492,7 @@ def test_a_client_that_is_refused_again_and_again_is_answered_more_slowly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever floods waits, and so does nobody else, not even his own fulfilled requests."""
-    monkeypatch.setattr(bounds, "PEER", bounds.Rate(at_once=2, per_s=2.0))
+    monkeypatch.setattr(connections, "PEER", connections.Rate(at_once=2, per_s=2.0))
 
     async def picky(scope: Any, receive: Any, send: Any) -> None:
         status = 200 if scope["path"] == "/fine" else 401
@@ -523,7 +523,7 @@ def test_a_client_that_is_refused_again_and_again_is_answered_more_slowly(
 
 
 def test_a_client_whose_refusal_is_held_back_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "PEER", bounds.Rate(at_once=0, per_s=0.1))
+    monkeypatch.setattr(connections, "PEER", connections.Rate(at_once=0, per_s=0.1))
     server = serve(echo, limits=FEW)
     server.start()
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.httpserver import bounds
-from nodemanager.httpserver.bounds import ALL, LONGEST_S, PEER, Pace
+from nodemanager.httpserver import connections
+from nodemanager.httpserver.connections import ALL, LONGEST_S, PEER, Pace
 
 
 class Time:
@@ -57,7 +57,7 @@ def test_nobody_waits_without_an_end_and_no_flood_outlasts_itself() -> None:
 
 
 def test_it_forgets_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "_MOST_PEERS", 10)
+    monkeypatch.setattr(connections, "_MOST_PEERS", 10)
     time = Time()
     paced = Pace(time)
     for number in range(100):

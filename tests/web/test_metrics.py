@@ -13,7 +13,7 @@ from nodemanager.core.model.world import LeftoverKind, Outcome
 from nodemanager.core.plan.slots import Slots
 from nodemanager.errors import QuotaExceeded
 from nodemanager.lib.log import INFO
-from nodemanager.web.counters import COUNTERS
+from nodemanager.web.metric_rows import COUNTERS
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import PollStatus, Status
 from tests.fakes.clock import ManualClock

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from nodemanager.web.logged_counts import EVERY_S, NEEDED_S, WINDOW_S, SlotTrend, Taken, run_out_s
+from nodemanager.web.metrics import EVERY_S, NEEDED_S, WINDOW_S, SlotTrend, Taken, run_out_s
 
 HOUR = 3600.0
 

@@ -9,10 +9,9 @@ from nodemanager.core.explain.lists import DECISIONS
 from nodemanager.errors import JournalError
 from nodemanager.journal.story import Story
 from nodemanager.lib.logline import Json
+from nodemanager.web.dashboard.charts import RANGES, TimeRange, chart_blocks
 from nodemanager.web.dashboard.lists import listed
-from nodemanager.web.dashboard.page import Block, Page
-from nodemanager.web.dashboard.ranges import RANGES, TimeRange, chart_blocks
-from nodemanager.web.dashboard.render import part
+from nodemanager.web.dashboard.render import Block, Page, part
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.tables import table
 from nodemanager.web.lists import decision_row

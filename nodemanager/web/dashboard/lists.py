@@ -11,8 +11,7 @@ from nodemanager.core.explain.lists import ListKind, TableRow, UnknownColumnErro
 from nodemanager.errors import JournalError
 from nodemanager.lib.logline import Json
 from nodemanager.web.dashboard.overview import alerts_block
-from nodemanager.web.dashboard.page import Block, Page, Table
-from nodemanager.web.dashboard.render import part
+from nodemanager.web.dashboard.render import Block, Page, Table, part
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.tables import table
 from nodemanager.web.lists import LISTS, TIMES, ListRequest

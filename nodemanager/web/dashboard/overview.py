@@ -19,9 +19,18 @@ from nodemanager.core.plan.slots import Holder
 from nodemanager.errors import JournalError
 from nodemanager.journal.story import group_json, latest
 from nodemanager.lib.logline import Json
-from nodemanager.web.dashboard.page import Block, Page, Table, row_id
-from nodemanager.web.dashboard.ranges import RANGES, TimeRange, chart_blocks
-from nodemanager.web.dashboard.render import act_path, doc_of, heads, part, words
+from nodemanager.web.dashboard.charts import RANGES, TimeRange, chart_blocks
+from nodemanager.web.dashboard.render import (
+    Block,
+    Page,
+    Table,
+    act_path,
+    doc_of,
+    heads,
+    part,
+    row_id,
+    words,
+)
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.tables import table
 from nodemanager.web.lists import ListRequest, decisions, orders

@@ -1,9 +1,11 @@
-"""Jinja's environment for the dashboard, and what its templates may call."""
+"""A page as blocks and rows; Jinja's environment for it, and what its templates may call."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import cache
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -13,6 +15,52 @@ from markupsafe import Markup
 from nodemanager import __version__
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.lib.logline import measure, span, timestamp, visible
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table. `head` is HTML, as are the rows, by their ids in the document; `empty` is shown
+    without rows."""
+
+    caption: str
+    head: str
+    rows: Mapping[str, str]
+    empty: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a page with a heading: its HTML, and below it a table. `wide` takes the full
+    width."""
+
+    id: str
+    title: str
+    html: str = ""
+    table: Table | None = None
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the dashboard. `nav` is the entry of the navigation that it belongs to.
+
+    `html` are the title and the blocks as HTML, `packed` is the same by gzip, and `version` is
+    another one for each such text.
+    """
+
+    title: str
+    nav: str
+    blocks: tuple[Block, ...]
+    html: str = ""
+    packed: bytes = b""
+    version: str = ""
+
+
+@lru_cache(maxsize=50_000)
+def row_id(key: str) -> str:
+    """An id for the row of `key`, whatever characters a cloud's id has."""
+    return "r" + hashlib.blake2s(key.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+
 
 _DOCS: dict[str, str] = {one.value: one.doc for one in (*Reason, *Event)}
 

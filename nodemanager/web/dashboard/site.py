@@ -37,8 +37,7 @@ from nodemanager.web.dashboard import forms
 from nodemanager.web.dashboard.incident import incident
 from nodemanager.web.dashboard.lists import PAGES, list_page
 from nodemanager.web.dashboard.overview import overview
-from nodemanager.web.dashboard.page import Page
-from nodemanager.web.dashboard.render import rendered
+from nodemanager.web.dashboard.render import Page, rendered
 from nodemanager.web.dashboard.sessions import LASTS_S, LONGEST_NAME, Session, Sessions
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.store import Address, Store

@@ -18,8 +18,7 @@ from urllib.parse import urlencode
 from nodemanager.core.explain.explain import DecisionView
 from nodemanager.lib import foreign
 from nodemanager.lib.workers import Workers
-from nodemanager.web.dashboard.page import Page
-from nodemanager.web.dashboard.render import rendered
+from nodemanager.web.dashboard.render import Page, rendered
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.lists import LISTS
 

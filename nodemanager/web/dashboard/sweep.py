@@ -19,8 +19,7 @@ from typing import Any
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.workers import Workers
 from nodemanager.web.dashboard.overview import alerts_block
-from nodemanager.web.dashboard.page import Block, Page
-from nodemanager.web.dashboard.render import part
+from nodemanager.web.dashboard.render import Block, Page, part
 from nodemanager.web.dashboard.source import ShownDecision
 
 LIMIT_S = 300.0

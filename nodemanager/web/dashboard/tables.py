@@ -8,8 +8,16 @@ from typing import Any, NamedTuple
 
 from nodemanager.core.explain.lists import CellKind, Column, ListKind, TableRow, Width
 from nodemanager.core.operate.verbs import Verb
-from nodemanager.web.dashboard.page import Table, row_id
-from nodemanager.web.dashboard.render import act_path, heads, link_of, measures, part, words
+from nodemanager.web.dashboard.render import (
+    Table,
+    act_path,
+    heads,
+    link_of,
+    measures,
+    part,
+    row_id,
+    words,
+)
 
 QUIET_FROM_S = 300.0
 """From when on it is shown that the record of a listed node is quiet: before, it changes with each

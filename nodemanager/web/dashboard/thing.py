@@ -18,8 +18,7 @@ from nodemanager.journal.job import told_job
 from nodemanager.lib.logline import Json, name_of, span
 from nodemanager.web.dashboard.lists import ways
 from nodemanager.web.dashboard.overview import alerts_block
-from nodemanager.web.dashboard.page import Block, Page, Table, row_id
-from nodemanager.web.dashboard.render import heads, link_of, part, words
+from nodemanager.web.dashboard.render import Block, Page, Table, heads, link_of, part, row_id, words
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.tables import table
 from nodemanager.web.explain import SOURCE
