@@ -30,6 +30,7 @@ from tests.cloud.ec2 import helpers as ec2_helpers
 from tests.cloud.ec2 import moto_server
 from tests.cloud.gce import helpers as gce_helpers
 from tests.cloud.gce import server as gce_server
+from tests.cloud.json_http import CloudServer
 from tests.cloud.libvirt import driver as libvirt_driver
 from tests.cloud.openstack import helpers as openstack_helpers
 from tests.cloud.openstack import server as openstack_server
@@ -131,16 +132,39 @@ def dummy_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
     )
 
 
+def _served(
+    server: CloudServer,
+    open_one: Callable[[str], CloudDriver],
+    wire: type,
+    listing: str,
+    **about: Any,
+) -> Iterator[CloudFixture]:
+    """A cloud behind an HTTP server of ours. `wire` has the adapter's listing; fails where a
+    request or an answer contradicts the vendor's own description of its API."""
+    opened: list[CloudDriver] = []
+
+    def open_cloud(pool: str) -> CloudDriver:
+        opened.append(open_one(pool))
+        return opened[-1]
+
+    try:
+        yield CloudFixture(
+            open=open_cloud,
+            listing_through=lambda change: method_through(wire, listing, change),
+            **about,
+        )
+        assert server.wrong == []
+    finally:
+        for cloud in opened:
+            cloud.close()
+        server.reset()
+
+
 @contextmanager
 def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     """moto's EC2 server over HTTP, its known faults mended."""
     server = moto_server.shared()
     server.reset()
-    opened: list[CloudDriver] = []
-
-    def open_cloud(pool: str) -> CloudDriver:
-        opened.append(ec2_helpers.cloud(server, pool=pool, page_size=2))
-        return opened[-1]
 
     def put(state: str) -> Callable[[str], None]:
         return lambda node_id: server.put(node_id, state)
@@ -154,27 +178,23 @@ def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
             (LeftoverKind.ADDRESS, ec2_helpers.add_address(server, tags, interface=interface)),
         }
 
-    try:
-        yield CloudFixture(
-            open=open_cloud,
-            # libcloud's list_nodes follows no pages; this is where ours does.
-            listing_through=lambda change: method_through(Wire, "instances", change),
-            states={
-                CloudState.PENDING: put("pending"),
-                CloudState.RUNNING: put("running"),
-                CloudState.STOPPING: put("shutting-down"),
-                CloudState.STOPPED: put("stopped"),
-                CloudState.TERMINATED: put("terminated"),
-            },
-            pin=pin,
-            by_hand=lambda: ec2_helpers.node_by_hand(server),
-            unknown_id="i-0123456789abcdef0",
-        )
-        assert server.wrong == []
-    finally:
-        for cloud in opened:
-            cloud.close()
-        server.reset()
+    yield from _served(
+        server,
+        lambda pool: ec2_helpers.cloud(server, pool=pool, page_size=2),
+        # libcloud's list_nodes follows no pages; this is where ours does.
+        Wire,
+        "instances",
+        states={
+            CloudState.PENDING: put("pending"),
+            CloudState.RUNNING: put("running"),
+            CloudState.STOPPING: put("shutting-down"),
+            CloudState.STOPPED: put("stopped"),
+            CloudState.TERMINATED: put("terminated"),
+        },
+        pin=pin,
+        by_hand=lambda: ec2_helpers.node_by_hand(server),
+        unknown_id="i-0123456789abcdef0",
+    )
 
 
 @contextmanager
@@ -184,38 +204,29 @@ def gce_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     """
     server = gce_server.shared()
     server.reset()
-    opened: list[CloudDriver] = []
-
-    def open_cloud(pool: str) -> CloudDriver:
-        opened.append(gce_helpers.cloud(server, pool=pool, page_size=2))
-        return opened[-1]
 
     def put(status: str) -> Callable[[str], None]:
         return lambda node_id: server.project.put(node_id, status)
 
-    try:
-        yield CloudFixture(
-            open=open_cloud,
-            listing_through=lambda change: method_through(GceWire, "instances", change),
-            # An instance that was deleted is not listed any more, so none is terminated.
-            states={
-                CloudState.PENDING: put("STAGING"),
-                CloudState.RUNNING: put("RUNNING"),
-                CloudState.STOPPING: put("SUSPENDING"),
-                CloudState.STOPPED: put("TERMINATED"),
-                CloudState.UNKNOWN: put("REPAIRING"),
-            },
-            pin=lambda node: {(LeftoverKind.VOLUME, gce_helpers.add_disk(server, node))},
-            by_hand=lambda: gce_helpers.by_hand(server),
-            without_image=lambda: gce_helpers.cloud(server, create={"image": "no-such-image"}),
-            newer_image=lambda: gce_helpers.newer_image(server),
-            unknown_id="1234567890123456789",
-        )
-        assert server.wrong == []
-    finally:
-        for cloud in opened:
-            cloud.close()
-        server.reset()
+    yield from _served(
+        server,
+        lambda pool: gce_helpers.cloud(server, pool=pool, page_size=2),
+        GceWire,
+        "instances",
+        # An instance that was deleted is not listed any more, so none is terminated.
+        states={
+            CloudState.PENDING: put("STAGING"),
+            CloudState.RUNNING: put("RUNNING"),
+            CloudState.STOPPING: put("SUSPENDING"),
+            CloudState.STOPPED: put("TERMINATED"),
+            CloudState.UNKNOWN: put("REPAIRING"),
+        },
+        pin=lambda node: {(LeftoverKind.VOLUME, gce_helpers.add_disk(server, node))},
+        by_hand=lambda: gce_helpers.by_hand(server),
+        without_image=lambda: gce_helpers.cloud(server, create={"image": "no-such-image"}),
+        newer_image=lambda: gce_helpers.newer_image(server),
+        unknown_id="1234567890123456789",
+    )
 
 
 @contextmanager
@@ -226,40 +237,31 @@ def azure_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     server = azure_server.shared()
     server.reset()
     server.page_limit = 2
-    opened: list[CloudDriver] = []
-
-    def open_cloud(pool: str) -> CloudDriver:
-        opened.append(azure_helpers.cloud(server, pool=pool))
-        return opened[-1]
 
     def put(provisioning: str, power: str | None) -> Callable[[str], None]:
         return lambda node_id: server.world.put(node_id, provisioning, power)
 
-    try:
-        yield CloudFixture(
-            open=open_cloud,
-            listing_through=lambda change: method_through(AzureWire, "machines", change),
-            # A machine that was deleted is not known any more, so none is terminated.
-            states={
-                CloudState.PENDING: put("Creating", None),
-                CloudState.RUNNING: put("Succeeded", "PowerState/running"),
-                CloudState.STOPPING: put("Deleting", "PowerState/running"),
-                CloudState.STOPPED: put("Succeeded", "PowerState/deallocated"),
-                CloudState.UNKNOWN: put("Succeeded", "PowerState/unknown"),
-            },
-            pin=lambda node: azure_helpers.attach(server, node),
-            by_hand=lambda: azure_helpers.by_hand(server),
-            without_image=lambda: azure_helpers.cloud(
-                server, create={"image": "Canonical:no-such:server:latest"}
-            ),
-            newer_image=lambda: azure_helpers.newer_image(server),
-            unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
-        )
-        assert server.wrong == []
-    finally:
-        for cloud in opened:
-            cloud.close()
-        server.reset()
+    yield from _served(
+        server,
+        lambda pool: azure_helpers.cloud(server, pool=pool),
+        AzureWire,
+        "machines",
+        # A machine that was deleted is not known any more, so none is terminated.
+        states={
+            CloudState.PENDING: put("Creating", None),
+            CloudState.RUNNING: put("Succeeded", "PowerState/running"),
+            CloudState.STOPPING: put("Deleting", "PowerState/running"),
+            CloudState.STOPPED: put("Succeeded", "PowerState/deallocated"),
+            CloudState.UNKNOWN: put("Succeeded", "PowerState/unknown"),
+        },
+        pin=lambda node: azure_helpers.attach(server, node),
+        by_hand=lambda: azure_helpers.by_hand(server),
+        without_image=lambda: azure_helpers.cloud(
+            server, create={"image": "Canonical:no-such:server:latest"}
+        ),
+        newer_image=lambda: azure_helpers.newer_image(server),
+        unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
+    )
 
 
 @contextmanager
@@ -270,39 +272,31 @@ def openstack_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     server = openstack_server.shared()
     server.reset()
     server.nova.max_limit = server.things.max_limit = 2
-    opened: list[CloudDriver] = []
-
-    def open_cloud(pool: str) -> CloudDriver:
-        create = {"image": openstack_helpers.IMAGE_NAME}
-        opened.append(openstack_helpers.cloud(server, pool=pool, create=create))
-        return opened[-1]
 
     def put(status: str) -> Callable[[str], None]:
         return lambda node_id: server.nova.put(node_id, status)
 
-    try:
-        yield CloudFixture(
-            open=open_cloud,
-            listing_through=lambda change: method_through(OpenStackWire, "servers", change),
-            # A server that was deleted is not known any more, so none is terminated.
-            states={
-                CloudState.PENDING: put("BUILD"),
-                CloudState.RUNNING: put("ACTIVE"),
-                CloudState.STOPPING: put("SOFT_DELETED"),
-                CloudState.STOPPED: put("SHUTOFF"),
-                CloudState.UNKNOWN: put("UNKNOWN"),
-            },
-            pin=lambda node: openstack_helpers.pin(server, node),
-            by_hand=lambda: openstack_helpers.by_hand(server),
-            without_image=lambda: openstack_helpers.cloud(server, create={"image": "no-such"}),
-            newer_image=lambda: openstack_helpers.newer_image(server),
-            unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
-        )
-        assert server.wrong == []
-    finally:
-        for cloud in opened:
-            cloud.close()
-        server.reset()
+    yield from _served(
+        server,
+        lambda pool: openstack_helpers.cloud(
+            server, pool=pool, create={"image": openstack_helpers.IMAGE_NAME}
+        ),
+        OpenStackWire,
+        "servers",
+        # A server that was deleted is not known any more, so none is terminated.
+        states={
+            CloudState.PENDING: put("BUILD"),
+            CloudState.RUNNING: put("ACTIVE"),
+            CloudState.STOPPING: put("SOFT_DELETED"),
+            CloudState.STOPPED: put("SHUTOFF"),
+            CloudState.UNKNOWN: put("UNKNOWN"),
+        },
+        pin=lambda node: openstack_helpers.pin(server, node),
+        by_hand=lambda: openstack_helpers.by_hand(server),
+        without_image=lambda: openstack_helpers.cloud(server, create={"image": "no-such"}),
+        newer_image=lambda: openstack_helpers.newer_image(server),
+        unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
+    )
 
 
 @contextmanager

@@ -10,13 +10,13 @@ from typing import Any
 
 from nodemanager.cloud.api import CloudDriver, CreateOrder
 from nodemanager.cloud.azure.adapter import build_cloud
-from nodemanager.core.model.world import CloudNode, LeftoverKind, Size, Tags
+from nodemanager.core.model.world import CloudNode, LeftoverKind, Size
 from tests.cloud.azure.auth import CLIENT, SECRET, SUBSCRIPTION, TENANT
 from tests.cloud.azure.server import AzureServer
 from tests.cloud.azure.world import DISKS, GROUP, HOME, IPS, NICS, REGION, VMS, Resource
 from tests.cloud.cloud_config import cloud_config
+from tests.cloud.orders import POOL, order_for
 
-POOL = "blue"
 IMAGE = "Canonical:ubuntu-24_04-lts:server:latest"
 SMALL = Size("Standard_D2s_v5", "Standard_D2s_v5", 2, 8192)
 
@@ -58,19 +58,9 @@ def cloud(server: AzureServer | str, *, timeout: float = 60.0, **settings: Any) 
     return build_cloud(cloud_config(**given), timeout=timeout)
 
 
-def order(
-    name: str = "compute1", *, pool: str = POOL, size: Size = SMALL, **rest: Any
-) -> CreateOrder:
+def order(name: str = "compute1", *, size: Size = SMALL, **rest: Any) -> CreateOrder:
     """An order for a node with a record and an incarnation of its own."""
-    incarnation = rest.pop("incarnation", None) or secrets.token_hex(16)
-    record = rest.pop("record", None) or f"zzzzz-7ekkf-{secrets.token_hex(7)}x"
-    return CreateOrder(
-        name=name,
-        size=size,
-        tags=Tags(pool, record, incarnation, size.name),
-        client_token=rest.pop("client_token", incarnation),
-        user_data=rest.pop("user_data", "https://example.org/ping?ping_secret=hush"),
-    )
+    return order_for(name, size, **rest)
 
 
 def by_hand(

@@ -74,7 +74,6 @@ def test_names_of_groups_beside_subnets_are_refused() -> None:
     assert built(ZONE, security_groups="default") is not None
 
 
-@pytest.mark.socket
 @pytest.mark.parametrize(
     "code",
     ["InsufficientInstanceCapacity", "Unsupported", "InsufficientFreeAddressesInSubnet"],
@@ -97,7 +96,6 @@ def test_a_full_place_is_told_by_its_name_and_the_next_one_takes_the_node(
     assert listed.problems == ()
 
 
-@pytest.mark.socket
 def test_with_one_token_for_both_places_ec2_refuses_the_second(server: MotoServer) -> None:
     """U9: that is why each place has its own."""
     ec2 = cloud(server, places={ZONE: OPTION})
@@ -108,7 +106,6 @@ def test_with_one_token_for_both_places_ec2_refuses_the_second(server: MotoServe
     assert not refused.value.definite
 
 
-@pytest.mark.socket
 @pytest.mark.parametrize(
     ("code", "error"),
     [
@@ -130,7 +127,6 @@ def test_any_other_refusal_is_no_places(
     assert not isinstance(refused.value, PlaceFull)
 
 
-@pytest.mark.socket
 def test_a_pool_without_places_does_not_read_where_its_nodes_are(server: MotoServer) -> None:
     ec2 = cloud(server)
     assert ec2.create(order()).places == ()
@@ -143,7 +139,6 @@ def asked(server: MotoServer, *places: str) -> dict[str, Found]:
     return asking.asked(ec2, Wanted(POOL, (size,)))
 
 
-@pytest.mark.socket
 def test_each_place_is_looked_up_by_name_and_a_wrong_zone_is_told_with_the_near_one(
     server: MotoServer,
 ) -> None:
@@ -160,7 +155,6 @@ def test_each_place_is_looked_up_by_name_and_a_wrong_zone_is_told_with_the_near_
     assert "InvalidSubnetID.NotFound" in found[f"place {wrong}"].text
 
 
-@pytest.mark.socket
 def test_a_place_without_the_right_to_look_is_not_asked(server: MotoServer) -> None:
     server.fault("DescribeAvailabilityZones", before=refusal("UnauthorizedOperation", 403))
     found = asked(server, ZONE)[f"place {ZONE}"]

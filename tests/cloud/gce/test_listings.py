@@ -29,7 +29,6 @@ from tests.cloud.gce.server import GceServer, changed, plain, refusal
 LIST = "instances.aggregatedList"
 
 
-@pytest.mark.socket
 @pytest.mark.parametrize("filtered", [True, False], ids=["by-label", "by-cloud-list"])
 def test_every_page_of_every_zone_is_followed(gce: GceServer, filtered: bool) -> None:
     labels = {"nodemanager-pool": POOL}
@@ -45,14 +44,12 @@ def test_every_page_of_every_zone_is_followed(gce: GceServer, filtered: bool) ->
     assert gce.wrong == []
 
 
-@pytest.mark.socket
 def test_google_may_give_shorter_pages_than_asked_for(gce: GceServer) -> None:
     made = {by_hand(gce, labels={"nodemanager-pool": POOL}) for _ in range(7)}
     gce.page_limit = 1
     assert {node.id for node in cloud(gce).list_nodes().items} == made
 
 
-@pytest.mark.socket
 def test_pages_that_never_end_are_no_listing(gce: GceServer) -> None:
     gce.fault(LIST, times=99, after=changed(lambda told: told.update(nextPageToken="MA==")))
     with pytest.raises(IncompleteListing, match="endlessly"):
@@ -71,7 +68,6 @@ def scoped(change: Callable[[dict[str, Any]], object]) -> Callable[[Any], None]:
     return lambda told: change(told["items"])
 
 
-@pytest.mark.socket
 @pytest.mark.parametrize(
     "change",
     [
@@ -111,7 +107,6 @@ def test_an_answer_that_may_lack_nodes_is_no_listing(
     assert len(ours.list_nodes().items) == 1
 
 
-@pytest.mark.socket
 def test_a_zone_that_cant_be_reached_is_no_empty_zone(gce: GceServer) -> None:
     """libcloud drops such a zone, and lists the others as if they were all."""
     kept = by_hand(gce, "us-central1-b", labels={"nodemanager-pool": POOL})
@@ -130,7 +125,6 @@ def test_a_zone_that_cant_be_reached_is_no_empty_zone(gce: GceServer) -> None:
     assert not caught.value.definite
 
 
-@pytest.mark.socket
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
@@ -158,7 +152,6 @@ def test_what_is_not_wholly_googles_answer_is_no_listing(
     assert len(gce.called(LIST)) == 1
 
 
-@pytest.mark.socket
 @pytest.mark.parametrize(
     ("status", "state"),
     [
@@ -190,7 +183,6 @@ def test_each_of_googles_states_holds_its_slot(
     assert asked.query["filter"] == f'labels.nodemanager-pool="{POOL}"'
 
 
-@pytest.mark.socket
 def test_a_status_that_is_newer_than_this_program_is_unknown(gce: GceServer) -> None:
     ours = cloud(gce)
     made = ours.create(order())
@@ -200,7 +192,6 @@ def test_a_status_that_is_newer_than_this_program_is_unknown(gce: GceServer) -> 
     assert (node.id, node.state, node.raw_state) == (made.id, CloudState.UNKNOWN, "DREAMING")
 
 
-@pytest.mark.socket
 @pytest.mark.parametrize(
     "field", ["creationTimestamp", "status", "machineType", "labels", "networkInterfaces", "zone"]
 )
@@ -219,7 +210,6 @@ def test_a_node_with_a_field_that_cant_be_read_stays_in_the_listing(
     assert [node.id for node in listing.items] == [made.id]
 
 
-@pytest.mark.socket
 @pytest.mark.parametrize("spoilt", [None, "", "no-number", {}, []])
 def test_an_instance_without_an_id_makes_the_listing_incomplete(
     gce: GceServer, spoilt: object
@@ -236,7 +226,6 @@ def test_an_instance_without_an_id_makes_the_listing_incomplete(
     assert len(listing.items) == 1
 
 
-@pytest.mark.socket
 @pytest.mark.parametrize(
     ("listing", "managed"),
     [
@@ -263,7 +252,6 @@ def test_cloud_list_chooses_what_is_managed_never_what_exists_t5(
     assert all(node.managed for node in nodes)
 
 
-@pytest.mark.socket
 def test_a_node_is_asked_for_by_its_number_not_by_its_name(gce: GceServer) -> None:
     """A name may be another instance's tomorrow."""
     ours = cloud(gce)
@@ -279,7 +267,6 @@ def test_a_node_is_asked_for_by_its_number_not_by_its_name(gce: GceServer) -> No
     assert all(call.path["instance"] in (made.id, again) for call in gce.called("instances.get"))
 
 
-@pytest.mark.socket
 @pytest.mark.parametrize("odd", ["", "i-0abc", "compute1", "0", "-1", "1" * 21, "../1"])
 def test_an_id_that_no_instance_can_have_is_no_evidence_p1a(gce: GceServer, odd: str) -> None:
     ours = cloud(gce)
@@ -289,7 +276,6 @@ def test_an_id_that_no_instance_can_have_is_no_evidence_p1a(gce: GceServer, odd:
     assert gce.calls == []
 
 
-@pytest.mark.socket
 def test_an_answer_about_another_instance_is_no_answer(gce: GceServer) -> None:
     ours = cloud(gce)
     made = ours.create(order())
@@ -299,7 +285,6 @@ def test_an_answer_about_another_instance_is_no_answer(gce: GceServer) -> None:
             ours.ask(made.id)
 
 
-@pytest.mark.socket
 @pytest.mark.parametrize(
     ("reason", "status"),
     [("forbidden", 403), ("rateLimitExceeded", 403), ("backendError", 503), ("invalid", 400)],
@@ -316,7 +301,6 @@ def test_only_googles_own_not_found_denies_a_node_d3(
     assert ours.ask(made.id) is not None
 
 
-@pytest.mark.socket
 @pytest.mark.parametrize(
     "change",
     [
@@ -334,7 +318,6 @@ def test_another_project_than_the_files_is_no_account_l5(
     assert ours.account()
 
 
-@pytest.mark.socket
 def test_a_project_that_is_not_there_is_no_evidence_about_a_node(gce: GceServer) -> None:
     """Google says notFound of a project that the credentials may not see, too."""
     ours = cloud(gce)
