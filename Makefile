@@ -105,8 +105,8 @@ proof-mutants: venv-test #: switch each rule off, find the seed or test that not
 	@$(PY) -m tests.simulation.mutation $(ARGS)
 	@$(PY) -m tests.mutation $(ARGS)
 
-proof-worlds: venv-test #: play all recorded worlds and every mutant's, of which `make test` plays a part (6 minutes)
-	$(PY) -m pytest -q -n 2 -m "proof or not proof" tests/test_simulation.py tests/test_simulated_seats.py tests/test_mutants.py $(ARGS)
+proof-worlds: venv-test #: play all worlds and every mutant's, of which `make test` plays a part (9 minutes)
+	$(PY) -m pytest -q -n 2 -m "proof or not proof" tests/test_simul*.py tests/test_mutants.py $(ARGS)
 
 proof-chaos: venv-test #: kill -9 a real daemon KILLS=200 times at random points, then hurt two managers; ARGS="--seed N" (30 minutes)
 	@$(PY) -m tests.live.chaos --kills $(or $(KILLS),200) $(ARGS)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import pytest
+
+
+def first(count: int, rows: Iterable[Any]) -> list[Any]:
+    """The parameters of `rows`: all but the first `count` are marked `proof`."""
+    return [
+        one if at < count else pytest.param(one, marks=pytest.mark.proof)
+        for at, one in enumerate(rows)
+    ]
 
 
 def newest_of_each(rows: Sequence[Any], kind: Callable[[Any], Hashable]) -> list[Any]:

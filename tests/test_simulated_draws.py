@@ -24,7 +24,6 @@ from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.errors import Conflict, JournalError, JournalReplaced, RemoteError
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.kept import BREAKER
-from tests.simulation import census
 from tests.simulation.choices import LARGE, RELOADED, SMALL, SPOT, reloaded
 from tests.simulation.cleans import CleanRules
 from tests.simulation.engine import Engine, Killed, SimClock
@@ -48,12 +47,6 @@ HOLD = Hold("i-1", "wait", "ann", 0.0)
 
 def paper(*, sqlite: bool) -> Paper:
     return Paper("main", SimClock(Engine("paper")), sqlite=sqlite)
-
-
-def test_a_reason_that_is_said_never_to_be_seen_is_not_seen() -> None:
-    assert all(why.endswith(".") for why in census.NEVER.values())
-    seen = frozenset[Reason]().union(*census.known().values())
-    assert not seen & census.NEVER.keys()
 
 
 @pytest.mark.parametrize("sqlite", [False, True])

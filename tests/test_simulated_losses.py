@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodemanager.core.model.reasons import Event
+from tests.sampling import first
 from tests.simulation.manager import Manager
 from tests.simulation.mutants import LOSING
 from tests.simulation.run import run
@@ -12,10 +13,13 @@ from tests.simulation.world import World
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(6, 13)
+WORLDS = (range(6, 9), range(9, 13))
 
 
-def test_each_node_that_ends_at_work_is_told_as_lost_where_nothing_else_goes_wrong() -> None:
+@pytest.mark.parametrize("seeds", first(1, WORLDS), ids=str)
+def test_each_node_that_ends_at_work_is_told_as_lost_where_nothing_else_goes_wrong(
+    seeds: range,
+) -> None:
     """By the monitor of losses, which every simulated world has."""
     told = []
 
@@ -26,6 +30,6 @@ def test_each_node_that_ends_at_work_is_told_as_lost_where_nothing_else_goes_wro
     def watch(world: World) -> None:
         world.events.append(logged)
 
-    for seed in SEEDS:
+    for seed in seeds:
         assert run(seed, storm=LOSING, watch=watch).violations == []
-    assert len(told) > 10 * len(SEEDS) / 2
+    assert len(told) > 10 * len(seeds) / 2

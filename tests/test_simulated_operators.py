@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.sampling import first
 from tests.simulation.people import People
 from tests.simulation.run import play
 from tests.simulation.scenario import draw
@@ -18,13 +19,14 @@ from tests.simulation.world import World
 
 pytestmark = pytest.mark.slow
 
-SEEDS = 10
+WORLDS = (range(10), range(16))
 EVERY_S = 120.0
 
 
-def test_no_seed_breaks_a_rule_with_operators_all_the_time() -> None:
+@pytest.mark.parametrize("seeds", first(1, WORLDS), ids=str)
+def test_no_seed_breaks_a_rule_with_operators_all_the_time(seeds: range) -> None:
     told: Counter[str] = Counter()
-    for seed in range(SEEDS):
+    for seed in seeds:
         scenario = draw(seed)
         # They come by `watch` alone.
         scenario = replace(scenario, shape=replace(scenario.shape, operators_every=0.0))

@@ -10,6 +10,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
+from tests.sampling import first
 from tests.simulation.manager import Manager
 from tests.simulation.run import play
 from tests.simulation.scenario import Storm, draw
@@ -19,7 +20,7 @@ from tests.simulation.world import World
 pytestmark = pytest.mark.slow
 
 PARKED = ("an operator parks the pool", "manager killed", "demand changes", "a node is stopped")
-SEEDS = (0, 1, 2, 3, 11)
+WORLDS = ((0, 11), (1, 2, 3))
 
 
 class Seen:
@@ -40,13 +41,16 @@ class Seen:
             self.reasons.update(reason for _, reason in plan.wants.refused)
 
 
+@pytest.mark.parametrize("seeds", first(1, WORLDS), ids=str)
 @pytest.mark.parametrize(
     "dispatching",
     [pytest.param(None, id="by-pings"), pytest.param(Dispatching(15.0, 200.0), id="slurm")],
 )
-def test_no_rule_is_broken_and_parked_pools_empty(dispatching: Dispatching | None) -> None:
+def test_no_rule_is_broken_and_parked_pools_empty(
+    dispatching: Dispatching | None, seeds: tuple[int, ...]
+) -> None:
     seen = Seen()
-    for seed in SEEDS:
+    for seed in seeds:
         scenario = draw(seed, Storm(PARKED, count=12, dispatching=dispatching))
         result = play(scenario, watch=seen.watch)
         assert not result.violations, (seed, [str(one) for one in result.violations])

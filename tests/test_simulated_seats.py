@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.records.slurm_model import Times
+from tests.sampling import first
 from tests.simulation.choices import SPOT, UNPRICED
 from tests.simulation.faults import KINDS
 from tests.simulation.run import play
@@ -21,7 +22,7 @@ from tests.simulation.world import World
 pytestmark = pytest.mark.slow
 
 FIRST, WORLDS, SHARES = 1000, 24, 4
-OFTEN = 2
+OFTEN = 1
 """`make test` plays so many of these shares, the first; `make proof NAME=worlds` plays all."""
 
 
@@ -98,10 +99,7 @@ def test_two_pools_have_a_partition_each_and_jobs_of_their_own() -> None:
     assert {controller.pool_of[job.name] for job in controller.done} == {"main", "other"}
 
 
-@pytest.mark.parametrize(
-    "share",
-    [pytest.param(one, marks=[pytest.mark.proof] if one >= OFTEN else []) for one in range(SHARES)],
-)
+@pytest.mark.parametrize("share", first(OFTEN, range(SHARES)))
 def test_no_world_of_slurms_nodes_breaks_a_rule(share: int) -> None:
     done = 0
     for seed in range(FIRST + share, FIRST + WORLDS, SHARES):
