@@ -108,6 +108,12 @@ proof-mutants: venv-test #: switch each rule off, find the seed or test that not
 proof-worlds: venv-test #: play all worlds and every mutant's, of which `make test` plays a part (9 minutes)
 	$(PY) -m pytest -q -n 2 -m "proof or not proof" tests/test_simul*.py tests/test_mutants.py $(ARGS)
 
+proof-processes: venv-test #: what `make test` leaves out of the tests of real processes on simulated clouds (5 minutes)
+	$(PY) -m pytest -q -n 3 --dist loadfile -m "proof and not slurm" tests/live $(ARGS)
+
+proof-release: venv-test #: a stranger's quick start from the wheel, an upgrade under running nodes, `make venv` (3 minutes)
+	$(PY) -m pytest -q -n 2 --dist loadfile -m proof tests/packaging $(ARGS)
+
 proof-chaos: venv-test #: kill -9 a real daemon KILLS=200 times at random points, then hurt two managers; ARGS="--seed N" (30 minutes)
 	@$(PY) -m tests.live.chaos --kills $(or $(KILLS),200) $(ARGS)
 	@$(PY) -m tests.live.chaos_two --kills $(or $(KILLS),200) $(ARGS)
@@ -116,13 +122,13 @@ proof-hostile: venv-test #: a daemon under WORDS=10000 hostile orders, rows and 
 	@HOSTILE=$(or $(WORDS),10000) $(PY) -m pytest -q -n 0 tests/live/test_hostile.py $(ARGS)
 
 proof-outage: venv-test #: an incident on the dashboard: a real Prometheus fires three alerts, orders by button end them (40 s)
-	@$(PY) -m pytest -q -n 0 tests/live/test_outage.py $(ARGS)
+	@$(PY) -m pytest -q -n 0 -m proof tests/live/test_outage.py $(ARGS)
 
 proof-rotation: venv-test #: replace the image of NODES=10 local nodes that work: no job is lost (2 minutes)
-	@ROTATION_NODES=$(or $(NODES),10) $(PY) -m pytest -q -s tests/live/test_rotation.py $(ARGS)
+	@ROTATION_NODES=$(or $(NODES),10) $(PY) -m pytest -q -s -m proof tests/live/test_rotation.py $(ARGS)
 
 proof-dispatch: venv-test #: play ROUNDS=10 rounds of a scheduler on EC2's API (moto): no busy node is destroyed (7 minutes)
-	@DISPATCH_ROUNDS=$(or $(ROUNDS),10) $(PY) -m pytest -q tests/live/test_idle.py $(ARGS)
+	@DISPATCH_ROUNDS=$(or $(ROUNDS),10) $(PY) -m pytest -q -m "proof or not proof" tests/live/test_idle.py $(ARGS)
 
 proof-race: venv-test #: race pings against cleans RACES=10000 times on each store; ARGS="--seed N --store arvados" (15 minutes)
 	@$(PY) -m tests.contract.race --races $(or $(RACES),10000) $(ARGS)

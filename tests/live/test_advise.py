@@ -17,7 +17,7 @@ from tests.live.cluster import LocalCluster
 from tests.live.harness import Daemon
 from tests.waiting import until
 
-pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
+pytestmark = [pytest.mark.proof, pytest.mark.live, pytest.mark.server("curl")]
 
 NODES = 3
 FROZEN_S = 7.0

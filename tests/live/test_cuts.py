@@ -20,7 +20,12 @@ from tests.live.ledger import Windows
 from tests.live.proxy import Fate
 from tests.waiting import until
 
-pytestmark = [pytest.mark.live, pytest.mark.server("curl"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.proof,
+    pytest.mark.live,
+    pytest.mark.server("curl"),
+    pytest.mark.timeout(600),
+]
 
 NODES = 3
 SLOTS = 4

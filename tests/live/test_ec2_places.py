@@ -14,7 +14,7 @@ from tests.live.harness import Daemon
 from tests.live.moto_process import Moto
 from tests.waiting import until
 
-pytestmark = [pytest.mark.live]
+pytestmark = [pytest.mark.proof, pytest.mark.live]
 
 RESTS_S = 45
 

@@ -16,7 +16,7 @@ from tests.live.ec2 import Ec2Cluster, ec2_cluster
 from tests.live.harness import Daemon, Registry, claim_of, free_port
 from tests.waiting import until
 
-pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
+pytestmark = [pytest.mark.proof, pytest.mark.live, pytest.mark.server("curl")]
 
 CYCLES = 25
 """So many decisions must go by without another boot or a shutdown."""

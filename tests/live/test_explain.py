@@ -15,7 +15,7 @@ from tests.live.harness import Daemon, free_port
 from tests.live.leaks import answer, command
 from tests.waiting import until
 
-pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
+pytestmark = [pytest.mark.proof, pytest.mark.live, pytest.mark.server("curl")]
 
 WINDOW_S = 15.0
 POLLS_S = 10.0

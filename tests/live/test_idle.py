@@ -36,7 +36,12 @@ LATEST_S = 90.0
 """Boots, pings and polls on a machine that does much else."""
 
 
-@pytest.fixture(params=[False, True], ids=["without-drain-hooks", "with-drain-hooks"])
+@pytest.fixture(
+    params=[
+        pytest.param(True, id="with-drain-hooks"),
+        pytest.param(False, id="without-drain-hooks", marks=pytest.mark.proof),
+    ]
+)
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ec2Cluster]:
     options: Sections = {
         "Daemon": {

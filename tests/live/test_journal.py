@@ -79,8 +79,12 @@ def dies_at(cluster: DirectedCluster, where: str) -> None:
     ("where", "left_open"),
     [
         pytest.param("cloud.destroy.after", IntentKind.DESTROY, id="destroyed-and-not-told"),
-        pytest.param("store.clean.before", IntentKind.CLEAN, id="gone-and-not-freed"),
-        pytest.param("store.clean.after", IntentKind.CLEAN, id="freed-and-not-told"),
+        pytest.param(
+            "store.clean.before", IntentKind.CLEAN, id="gone-and-not-freed", marks=pytest.mark.proof
+        ),
+        pytest.param(
+            "store.clean.after", IntentKind.CLEAN, id="freed-and-not-told", marks=pytest.mark.proof
+        ),
     ],
 )
 def test_the_slot_is_free_after_the_restart_without_waiting_for_the_window(

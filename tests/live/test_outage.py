@@ -24,6 +24,7 @@ from tests.waiting import until
 from tests.web.dashboard.browser import Visitor, chromium
 
 pytestmark = [
+    pytest.mark.proof,
     pytest.mark.live,
     pytest.mark.server("curl"),
     pytest.mark.server("chromium"),

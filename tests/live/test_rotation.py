@@ -24,7 +24,12 @@ from tests.live.harness import Daemon
 from tests.waiting import until
 
 NODES = int(os.environ.get("ROTATION_NODES", "3"))
-pytestmark = [pytest.mark.live, pytest.mark.server("curl"), pytest.mark.timeout(120 + 20 * NODES)]
+pytestmark = [
+    pytest.mark.proof,
+    pytest.mark.live,
+    pytest.mark.server("curl"),
+    pytest.mark.timeout(120 + 20 * NODES),
+]
 
 WITHIN_S = 30.0 + 10.0 * NODES
 

@@ -94,6 +94,7 @@ def test_the_source_distribution_has_what_an_installation_and_a_build_need(dist:
     assert wanted - inside == set()
 
 
+@pytest.mark.proof
 def test_the_wheel_of_the_tree_itself_has_the_same_files(wheel: Path, dist: Path, tmp_path: Path):
     """That of `make dist` is built from the source distribution: nothing got lost on that way."""
     tree = dist.parent / "tree"
@@ -145,6 +146,7 @@ def commands_of(heading: str) -> list[str]:
     return [line.strip() for line in section.splitlines() if line.startswith("    ")]
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.slow
 @pytest.mark.server("curl")

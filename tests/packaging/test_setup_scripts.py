@@ -57,6 +57,7 @@ def test_a_python_that_is_too_old_is_named(program: Program):
     assert str(old) in said
 
 
+@pytest.mark.proof
 def test_the_environment_is_set_up_once_and_again_when_setup_py_changes(tmp_path: Path):
     tree = tmp_path / "tree"
     (tree / "etc").mkdir(parents=True)

@@ -113,6 +113,7 @@ def service(machine: Machine) -> Iterator[Service]:
     run(sys.executable, "-m", "nodemanager.cloud.local", "sweep", made.state / "local-cloud")
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.slow
 @pytest.mark.server("curl")
