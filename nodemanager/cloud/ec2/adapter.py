@@ -16,9 +16,8 @@ from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.declared import CloudConfig
 from nodemanager.cloud.ec2 import options
-from nodemanager.cloud.ec2.access import Access
+from nodemanager.cloud.ec2.access import Access, Keys, KeySource, key_source
 from nodemanager.cloud.ec2.checks import Ec2Checks
-from nodemanager.cloud.ec2.credentials import Keys, KeySource, key_source
 from nodemanager.cloud.ec2.errors import (
     NO_SUCH_ACTION,
     NO_SUCH_IMAGE,

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from nodemanager.cloud.ec2.credentials import Keys
+from nodemanager.cloud.ec2.access import Keys
 from nodemanager.cloud.ec2.errors import Refusal
 from nodemanager.cloud.refusal import unless_missing
 from nodemanager.cloud.transport import Answer, each_page, without_code
