@@ -44,11 +44,8 @@ def build(
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"credentials": {"project": ""}}, "[Cloud Credentials] project: is missing"),
         ({"credentials": {"project": "My_P"}}, "[Cloud Credentials] project = My_P: is no project"),
-        ({"credentials": {"auth_type": "IA"}}, "[Cloud Credentials] auth_type = IA: SA"),
         ({"credentials": {"auth_type": "SA"}}, "[Cloud Credentials] key: is missing"),
-        ({"credentials": {"timeout": "0"}}, "[Cloud Credentials] timeout = 0: not a number"),
         (
             {"credentials": {"endpoint": "http://example.org"}},
             "[Cloud Credentials] endpoint = http://example.org: plain http is for loopback",
@@ -59,26 +56,16 @@ def build(
         ),
         ({"listing": {"zone": "here"}}, "[Cloud List] zone = here: is no zone's name"),
         ({"listing": {"tags": "a, B"}}, "[Cloud List] tags = a, B: a network tag"),
-        ({"create": {"zone": ""}}, "[Cloud Create] zone: is missing"),
         ({"create": {"zone": "us-central1"}}, "[Cloud Create] zone = us-central1: is no zone"),
-        ({"create": {"location": "europe-west4-a"}}, "[Cloud Create] location: means the same"),
-        ({"create": {"image": ""}}, "[Cloud Create] image: is missing"),
         ({"create": {"image": "Debian 12"}}, "[Cloud Create] image = Debian 12: neither a name"),
         ({"create": {"image": "images/x"}}, "[Cloud Create] image = images/x: neither a name"),
-        ({"create": {"ssh_key": "/no/such"}}, "[Cloud Create] ssh_key = /no/such: can't be read"),
         ({"create": {"accelerators": "2xT4"}}, "[Cloud Create] accelerators = 2xT4: is a type and"),
         (
             {"create": {"label:nodemanager-pool": "x"}},
             "[Cloud Create] label:nodemanager-pool: ",
         ),
         ({"create": {"label:owner": "Ops"}}, "[Cloud Create] label:owner = Ops: name and value"),
-        ({"create": {"nic_type": "e1000"}}, "[Cloud Create] nic_type = e1000: not GVNIC, VIRTIO"),
-        ({"create": {"preemptible": "maybe"}}, "[Cloud Create] preemptible = maybe: neither yes"),
         ({"create": {"boot_disk_gb": "-1"}}, "[Cloud Create] boot_disk_gb = -1: not a whole"),
-        (
-            {"create": {"scratch_disk_type": "tape"}},
-            "[Cloud Create] scratch_disk_type = tape: not local-ssd",
-        ),
         (
             {"create": {"service_accounts": "__import__('os')"}},
             "[Cloud Create] service_accounts: is no list like",
@@ -91,6 +78,7 @@ def build(
     ],
 )
 def test_a_problem_says_where_it_is_and_what_to_do(given: dict[str, Any], problem: str) -> None:
+    """What tests/cloud/every_option.json does not have: values that are nearly right."""
     with pytest.raises(ConfigError) as caught:
         build(**given)
     (told,) = caught.value.problems
