@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -27,9 +27,6 @@ from nodemanager.commands.completion import complete_id
 from nodemanager.commands.times import given
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import NodeManagerError
-
-if TYPE_CHECKING:
-    pass
 
 
 class UnknownError(NodeManagerError):
@@ -89,7 +86,6 @@ def explain(
     which node it had when it left the queue. ID may also be a reason code or an event: then it says
     what that means, by which rule, and which options it depends on.
     """
-    from nodemanager.commands.explain import lines, meaning
     from nodemanager.commands.explain_screen import screen
 
     if job is not None and id != "job":

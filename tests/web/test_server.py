@@ -405,7 +405,7 @@ def test_without_any_token_health_is_disabled_and_nothing_opens_the_door(
 
 
 @pytest.mark.parametrize("path", ["/status.json", "/metrics", "/healthz", "/nothing"])
-@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
 def test_every_answer_is_guarded_and_only_get_is_served(
     method: str, path: str, manager: Manager
 ) -> None:
@@ -453,13 +453,12 @@ def test_head_is_answered_as_get_is_without_the_body(path: str, manager: Manager
         pytest.param("head.example", WITH_TOKEN, 200, id="any-with-the-token"),
     ],
 )
-@pytest.mark.parametrize("path", ["/status.json", "/metrics"])
 def test_counts_are_told_under_our_own_names_only(
-    path: str, host: str, headers: dict[str, str], expected: int, manager: Manager
+    host: str, headers: dict[str, str], expected: int, manager: Manager
 ) -> None:
     """X15: a page whose name was made to lead to our address reads nothing."""
     manager.cycle()
-    answer = manager.get(path, {**headers, "Host": host})
+    answer = manager.get("/status.json", {**headers, "Host": host})
     assert answer.status_code == expected
     if expected == 421:
         assert answer.json()["title"] == "wrong host"
