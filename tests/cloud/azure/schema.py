@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import enum
 import functools
+import importlib
 import types
 import typing
 from collections.abc import Iterator
 from typing import Any
 
-import azure.mgmt.compute.models as compute
-import azure.mgmt.network.models as network
-
-SCHEMAS: dict[str, tuple[Any, str]] = {
-    "virtualMachines": (compute, "VirtualMachine"),
-    "disks": (compute, "Disk"),
-    "networkInterfaces": (network, "NetworkInterface"),
-    "publicIPAddresses": (network, "PublicIPAddress"),
-    "skus": (compute, "ResourceSku"),
-    "versions": (compute, "GalleryImageVersion"),
+SCHEMAS = {
+    "virtualMachines": ("compute", "VirtualMachine"),
+    "disks": ("compute", "Disk"),
+    "networkInterfaces": ("network", "NetworkInterface"),
+    "publicIPAddresses": ("network", "PublicIPAddress"),
+    "skus": ("compute", "ResourceSku"),
+    "versions": ("compute", "GalleryImageVersion"),
 }
 
 OPEN = frozenset({"VirtualMachineSizeTypes"})
@@ -33,7 +31,12 @@ def wrong_in(kind: str, value: object, *, sent: bool) -> list[str]:
     """What contradicts the description of that kind of resource in a body that was `sent`, or in
     an answer."""
     package, name = SCHEMAS[kind]
-    return list(_wrong(getattr(package, name), value, kind, sent))
+    return list(_wrong(getattr(_models(package), name), value, kind, sent))
+
+
+def _models(package: str) -> types.ModuleType:
+    """Their import takes seconds: not where tests are only collected."""
+    return importlib.import_module(f"azure.mgmt.{package}.models")
 
 
 def _wrong(model: type[Any], value: object, where: str, sent: bool) -> Iterator[str]:
@@ -91,7 +94,7 @@ def _fields(model: type[Any]) -> dict[str, tuple[Any, Any]]:
     hints: dict[str, Any] = {}
     for one in reversed(model.__mro__):
         if one.__module__.startswith("azure.mgmt."):
-            package = compute if ".compute." in one.__module__ else network
+            package = _models("compute" if ".compute." in one.__module__ else "network")
             names = {**vars(package._models), "_models": package}
             hints |= typing.get_type_hints(one, names)
     return {

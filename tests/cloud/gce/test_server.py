@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
 from google.api_core.exceptions import NotFound
 from google.auth.transport.requests import Request
-from google.cloud import compute_v1
-from google.cloud.compute_v1.services.disks.transports import DisksRestTransport
-from google.cloud.compute_v1.services.instances.transports import InstancesRestTransport
 from google.oauth2 import credentials, service_account
 
 from nodemanager.core.model.world import CloudState, LeftoverKind, Outcome, Tags
@@ -19,6 +16,10 @@ from tests.cloud.gce import auth as gce_auth
 from tests.cloud.gce.helpers import POOL, PROJECT, ZONE, add_disk, cloud, order
 from tests.cloud.gce.server import GceServer
 from tests.cloud.orders import finished
+
+if TYPE_CHECKING:
+    # Its import takes seconds: not where tests are only collected.
+    from google.cloud import compute_v1
 
 pytestmark = pytest.mark.socket
 
@@ -37,6 +38,9 @@ def token(gce: GceServer) -> str:
 
 @pytest.fixture
 def instances(gce: GceServer, token: str) -> compute_v1.InstancesClient:
+    from google.cloud import compute_v1
+    from google.cloud.compute_v1.services.instances.transports import InstancesRestTransport
+
     return compute_v1.InstancesClient(
         transport=InstancesRestTransport(
             host=f"127.0.0.1:{gce.port}",
@@ -47,6 +51,8 @@ def instances(gce: GceServer, token: str) -> compute_v1.InstancesClient:
 
 
 def new_instance(name: str, **fields: Any) -> compute_v1.Instance:
+    from google.cloud import compute_v1
+
     disk = compute_v1.AttachedDisk(
         boot=True,
         auto_delete=True,
@@ -64,6 +70,8 @@ def new_instance(name: str, **fields: Any) -> compute_v1.Instance:
 
 
 def listed(client: compute_v1.InstancesClient, **how: Any) -> dict[str, compute_v1.Instance]:
+    from google.cloud import compute_v1
+
     request = compute_v1.AggregatedListInstancesRequest(project=PROJECT, **how)
     pages = client.aggregated_list(request=request)
     return {str(one.id): one for _, scope in pages for one in scope.instances}
@@ -92,6 +100,8 @@ def test_googles_own_sdk_sees_lists_and_ends_what_our_adapter_made(
 def test_our_adapter_sees_and_ends_what_googles_own_sdk_made(
     gce: GceServer, instances: compute_v1.InstancesClient
 ) -> None:
+    from google.cloud import compute_v1
+
     ours = cloud(gce, listing={"tags": "compute"})
     tags = compute_v1.Tags(items=["compute", "other"])
     labels = {"nodemanager-pool": POOL, "nodemanager-record": "zzzzz-7ekkf-000000000000001"}
@@ -123,6 +133,9 @@ def test_our_adapter_sees_and_ends_what_googles_own_sdk_made(
 
 
 def test_the_sdk_and_the_adapter_see_the_same_disks(gce: GceServer, token: str) -> None:
+    from google.cloud import compute_v1
+    from google.cloud.compute_v1.services.disks.transports import DisksRestTransport
+
     disks = compute_v1.DisksClient(
         transport=DisksRestTransport(
             host=f"127.0.0.1:{gce.port}",
@@ -148,6 +161,8 @@ def test_the_sdk_and_the_adapter_see_the_same_disks(gce: GceServer, token: str) 
 def test_the_sdk_follows_the_pages_of_the_server(
     gce: GceServer, instances: compute_v1.InstancesClient
 ) -> None:
+    from google.cloud import compute_v1
+
     for number in range(5):
         instances.insert_unary(
             project=PROJECT, zone=ZONE, instance_resource=new_instance(f"node-{number}")
@@ -162,6 +177,8 @@ def test_the_sdk_follows_the_pages_of_the_server(
 def test_the_sdk_waits_for_an_operation_that_finishes_later(
     gce: GceServer, instances: compute_v1.InstancesClient
 ) -> None:
+    from google.cloud import compute_v1
+
     gce.project.takes = 0.3
     operation = instances.insert_unary(
         project=PROJECT, zone=ZONE, instance_resource=new_instance("slow")
