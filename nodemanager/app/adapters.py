@@ -216,7 +216,7 @@ def build_journal(
     `fence` is that of the lease's holder. A journal that can't be written now makes the manager
     read-only until it can. Raises StartError for a journal that must not be written at all.
     """
-    from nodemanager.journal.shared import SharedDatabase
+    from nodemanager.journal.database import SharedDatabase
     from nodemanager.journal.sqlite import SqliteJournal
 
     pool, database = config.daemon.pool, config.journal.database

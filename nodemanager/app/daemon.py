@@ -23,8 +23,7 @@ from nodemanager.actors.messages import Stop
 from nodemanager.app import adapters, wiring
 from nodemanager.app.comparison import Comparison
 from nodemanager.app.duty import MANAGER, Duty, Shared, always
-from nodemanager.app.management import Management
-from nodemanager.app.operators import ANSWER_S, OperatorCommands
+from nodemanager.app.management import ANSWER_S, Management, OperatorCommands
 from nodemanager.app.process import BEAT_S, STOPS, Pulse, set_up_log, wait_between_beats
 from nodemanager.app.reload import Reloader
 from nodemanager.app.state import Lease, LeaseTaken, StateDirectory

@@ -19,9 +19,7 @@ from nodemanager.actors.poll.polling import (
     RecordListActor,
     SchedulerActor,
 )
-from nodemanager.actors.workers.node_setup import NodeSetupActor
-from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
-from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
+from nodemanager.actors.workers.workers import NodeSetupActor, NodeShutdownActor, RecordCleanerActor
 from nodemanager.app.adapters import RecordService, Wishlist, scheduler_of, wishlist_of
 from nodemanager.app.from_config import user_data_of
 from nodemanager.cloud.api import CloudDriver

@@ -1,6 +1,10 @@
-"""The journal's SQLite file: opening, schema upgrade, and transactions, one at a time.
+"""Where the journal's durable tables are: its SQLite file, or a PostgreSQL schema of the pool.
 
-It has a write-ahead log and synchronous=FULL, so a transaction is on the disk when it returns.
+The PostgreSQL database is for what a manager on another machine must find, too. It is opened by the
+first transaction that it takes, so that a manager starts without it, and does nothing but watch
+until it is there.
+
+The file has a write-ahead log and synchronous=FULL: a transaction is on the disk when it returns.
 Every failure raises a JournalError that says what to do, and closes the connection, so that the
 next call opens the file anew.
 """
@@ -20,11 +24,97 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from nodemanager.errors import JournalError, JournalReplaced, StartError
+from nodemanager.errors import JournalError, JournalReplaced, StartError, StoreError
 from nodemanager.journal import durable
-from nodemanager.journal.schema import metadata
+from nodemanager.journal.schema import fences, metadata
 from nodemanager.lib import foreign
-from nodemanager.sql.revisions import bring_up_to_date
+from nodemanager.lib.clock import Clock
+from nodemanager.sql.database import Database, Purpose, Unreachable, bring_up_to_date
+from nodemanager.sql.fence import Fence
+
+OPTION = "[Journal] database"
+TIMEOUT_S = 5.0
+"""Seconds for connecting, a lock or a statement; the daemon decides nothing meanwhile."""
+
+
+class SharedDatabase:
+    """The rows of one pool; see `database.Transactions`."""
+
+    def __init__(
+        self,
+        url: str,
+        pool: str,
+        clock: Clock,
+        *,
+        timeout: float = TIMEOUT_S,
+        fence: Fence | None = None,
+    ) -> None:
+        """With a `fence`, the database takes no write once another holder's token is newer (L6)."""
+        self._url = url
+        self._fence = fence
+        self._pool = pool
+        self._clock = clock
+        self._timeout = timeout
+        self._purpose = Purpose(
+            name="the journal's database",
+            option=OPTION,
+            tables=metadata,
+            migrations=Path(__file__).parent / "migrations",
+            lock=0x6E6F6465_6A726E6C,
+            schema=f"nodemanager {pool}",
+        )
+        self._lock = threading.Lock()
+        self._database: Database | None = None
+        self.failure: str | None = None
+
+    def open(self, now: float) -> None:
+        with contextlib.suppress(JournalError), self._translated(starting=True):
+            self._ready(now)
+
+    @contextlib.contextmanager
+    def writing(self, now: float) -> Iterator[sa.Connection]:
+        with self._translated(), self._ready(now).writing() as connection:
+            yield connection
+        self.failure = None
+
+    @contextlib.contextmanager
+    def reading(self, now: float) -> Iterator[sa.Connection]:
+        with self._translated(), self._ready(now).reading() as connection:
+            yield connection
+
+    def close(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
+
+    def _ready(self, now: float) -> Database:
+        with self._lock:
+            if self._database is None:
+                made = Database(self._url, self._clock, self._purpose, timeout=self._timeout)
+                try:
+                    made.before_each(storable)
+                    if self._fence is not None:
+                        made = made.fenced(self._fence, fences)
+                    with made.writing() as connection:
+                        name = f"{self._purpose.name} {made.shown}"
+                        durable.check_owner(connection, self._pool, now, name=name, option=OPTION)
+                except BaseException:
+                    made.close()
+                    raise
+                self._database = made
+            return self._database
+
+    @contextlib.contextmanager
+    def _translated(self, *, starting: bool = False) -> Iterator[None]:
+        """Every failure is a JournalError, except what must not be used at the start."""
+        try:
+            yield
+        except (StoreError, StartError) as error:
+            self.failure = f"{error}; the daemon goes on by itself once it is there"
+            if starting and not isinstance(error, (StoreError, Unreachable)):
+                raise
+            raise JournalError(self.failure) from error
+
 
 BUSY_S = 2.0
 """Seconds that a write waits for another process's lock; the daemon decides nothing meanwhile."""

@@ -19,11 +19,10 @@ from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.replay.fold import Start, settings_after
 from nodemanager.errors import JournalError
 from nodemanager.journal.codec import decoded
-from nodemanager.journal.deltas import decode_snapshot
 from nodemanager.journal.listings import NODES, RECORDS
 from nodemanager.journal.opened import opened, reported_as_damage, unpacked
 from nodemanager.journal.recording import CYCLE, OTHER_FACTS, START, Base
-from nodemanager.journal.states import decode_start
+from nodemanager.journal.states import decode_snapshot, decode_start
 from nodemanager.journal.verdicts import VerdictChange, decode_changes
 
 _SEGMENTS = (

@@ -40,10 +40,9 @@ from nodemanager.core.observe.history import Nodes, Records
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.replay.fold import Decision, Start, after_decision, settings_after
 from nodemanager.journal.codec import codec_of, to_text
-from nodemanager.journal.deltas import BLANK, encode_snapshot
 from nodemanager.journal.listings import NODES, RECORDS
 from nodemanager.journal.schema import entries
-from nodemanager.journal.states import encode_start
+from nodemanager.journal.states import BLANK, encode_snapshot, encode_start
 from nodemanager.journal.verdicts import Verdicts, encode_changes, verdict_changes
 from nodemanager.lib import redact
 

@@ -13,13 +13,37 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import BigInteger, Column, Double, MetaData, Table, Text
 from sqlalchemy.dialects import postgresql
 
 from nodemanager.core.safety.lease import LeaseRow
 from nodemanager.errors import StartError, StoreError
-from nodemanager.lease.schema import facts, leases, metadata
 from nodemanager.lib.clock import Clock
 from nodemanager.sql.database import Database, Purpose, Unreachable
+
+metadata = MetaData()
+
+# One row a pool. `expires_at` is on the database's clock, in epoch seconds, and only shown.
+leases = Table(
+    "leases",
+    metadata,
+    Column("pool", Text, primary_key=True),
+    Column("holder", Text),
+    Column("token", BigInteger, nullable=False),
+    Column("renewals", BigInteger, nullable=False),
+    Column("duration", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+)
+
+# What the first start saw (L5) and held back (S5): any holder must know it. Values are JSON.
+facts = Table(
+    "facts",
+    metadata,
+    Column("pool", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
 
 OPTION = "[Lease] database"
 LEASE = Purpose(

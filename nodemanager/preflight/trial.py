@@ -19,7 +19,7 @@ from nodemanager.actors.base import tell
 from nodemanager.actors.messages import ApplySettings
 from nodemanager.app import wiring
 from nodemanager.app.daemon import stop
-from nodemanager.app.operators import OperatorCommands
+from nodemanager.app.management import OperatorCommands
 from nodemanager.app.process import STOPS
 from nodemanager.cloud.checks import CheckStatus, Found
 from nodemanager.config import Config

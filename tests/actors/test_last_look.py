@@ -10,7 +10,7 @@ import pytest
 
 from nodemanager.actors.base import TeamContext
 from nodemanager.actors.messages import CloudListed
-from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
+from nodemanager.actors.workers.workers import RecordCleanerActor
 from nodemanager.core.execute.effects import LookAtRecord
 from nodemanager.core.model.world import Listing, Record, Tags
 from nodemanager.errors import CloudError

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodemanager.actors.base import TeamContext
-from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
+from nodemanager.actors.workers.workers import RecordCleanerActor
 from nodemanager.core.execute.effects import LookAtRecord
 from nodemanager.core.model.world import Record
 from nodemanager.errors import Throttled, TooLate

@@ -14,6 +14,7 @@ from nodemanager.core.observe.clocks import Clocks, MeasuredClock
 from nodemanager.core.observe.snapshot import LateWrite
 from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.journal.api import Conclusion, Hold, Intent, IntentKind, Journal
+from nodemanager.journal.database import SharedDatabase
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import (
     BACKLOG_MARKS,
@@ -23,7 +24,6 @@ from nodemanager.journal.kept import (
     LATE_WRITES,
     PLACE_RESTS,
 )
-from nodemanager.journal.shared import SharedDatabase
 from tests.core.build import record
 from tests.fakes.clock import ManualClock
 from tests.fakes.journal import MemoryJournal

@@ -12,8 +12,8 @@ import pytest
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.errors import JournalError, StartError
 from nodemanager.journal.api import Hold, Intent, IntentKind
+from nodemanager.journal.database import SharedDatabase
 from nodemanager.journal.kept import BREAKER
-from nodemanager.journal.shared import SharedDatabase
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.sql.fence import Fence
 from tests.contract.stores import Postgres

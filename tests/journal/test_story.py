@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodemanager.actors.report.event_log import EventLog
-from nodemanager.actors.report.verdict_log import TOLD_ELSEWHERE
+from nodemanager.actors.report.plan_log import TOLD_ELSEWHERE
 from nodemanager.core.execute.state import State
 from nodemanager.core.explain.events import event_of_node, event_of_record
 from nodemanager.core.model.reasons import Event, Kind, Reason

@@ -21,7 +21,7 @@ from nodemanager.core.model.keys import LogKey
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import Throttled
 from nodemanager.lib import log, redact
-from nodemanager.lib.logfile import FileHandler, StdioHandler
+from nodemanager.lib.log import FileHandler, StdioHandler
 from nodemanager.lib.logline import as_json, logfmt, number, timestamp
 
 pytestmark = pytest.mark.slow

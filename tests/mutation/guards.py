@@ -493,7 +493,7 @@ GUARDS = (
     TextMutant(
         "O1",
         "an order on a node that only an answer by id shows is told to stand, and does nothing",
-        "actors/daemon/operators.py",
+        "actors/daemon/command_answers.py",
         "node = node_shown(self._context.history, node_id)\n",
         "node = self._context.history.present.get(node_id)\n",
         "tests/actors/test_operators.py::"
@@ -503,7 +503,7 @@ GUARDS = (
         "O1",
         "a drain that takes the place of an unlisted node's cordon does nothing",
         "actors/daemon/operators.py",
-        "self._questions.mark(said, node_id, replaced=standing)",
+        "self._questions.mark(said, node_id, replaced=earlier)",
         "self._questions.mark(said, node_id)",
         "tests/actors/test_operators.py::"
         "test_a_cordon_that_becomes_a_drain_while_no_listing_shows_the_node_is_of_that_node",
@@ -703,7 +703,7 @@ GUARDS = (
     TextMutant(
         "C11",
         "a void order is looked at before it is dropped",
-        "actors/workers/record_cleaner.py",
+        "actors/workers/workers.py",
         "if effect.not_after is not None:",
         "if False:",
         "tests/actors/test_many_cleans.py::"

@@ -35,7 +35,7 @@ MUTANTS = (
     TextMutant(
         "C11",
         "slots whose nodes nobody can ask about are told once, and never again",
-        "actors/report/lines.py",
+        "actors/report/plan_log.py",
         "            if now - told_at < EVERY_S and notice.count < 2 * told_count:\n",
         "            if told_count:\n",
         "tests/actors/test_notices.py::"
@@ -62,7 +62,7 @@ MUTANTS = (
     TextMutant(
         "U5",
         "the client token is the record's uuid: a record used again gets its old instance",
-        "actors/workers/node_setup.py",
+        "actors/workers/workers.py",
         "client_token=client_token(claim.incarnation, effect.place)",
         "client_token=record.uuid",
         "tests/actors/test_write_ahead.py::test_a_record_used_again_boots_a_new_instance_u5",
@@ -406,7 +406,7 @@ MUTANTS = (
     TextMutant(
         "C20",
         "a killed node's name is marked down although its twin lives",
-        "actors/workers/node_shutdown.py",
+        "actors/workers/workers.py",
         "if is_its and self._is_alone(effect):",
         "if is_its:",
         "tests/actors/test_scheduler.py::test_a_killed_nodes_name_is_left_to_its_twin_c20",

@@ -17,9 +17,7 @@ from nodemanager.actors.poll.polling import (
     RecordListActor,
     SchedulerActor,
 )
-from nodemanager.actors.workers.node_setup import NodeSetupActor
-from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
-from nodemanager.actors.workers.record_cleaner import RecordCleanerActor
+from nodemanager.actors.workers.workers import NodeSetupActor, NodeShutdownActor, RecordCleanerActor
 from nodemanager.app.state import JsonScalar, RememberedBacklog, RememberedIdentity
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings

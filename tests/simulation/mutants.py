@@ -17,11 +17,10 @@ from nodemanager.actors.daemon.operators import PoolOrders
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.poll.polling import CloudNodeListActor, RecordListActor, SchedulerActor
-from nodemanager.actors.report.demand_log import DemandLog
 from nodemanager.actors.report.event_log import EventLog
 from nodemanager.actors.report.journal_writer import JournalAccess, JournalWriter
-from nodemanager.actors.workers.node_setup import NodeSetupActor
-from nodemanager.actors.workers.node_shutdown import NodeShutdownActor
+from nodemanager.actors.report.plan_log import DemandLog
+from nodemanager.actors.workers.workers import NodeSetupActor, NodeShutdownActor
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.core.execute import clean, pre_write_check, setup, state, writes
 from nodemanager.core.execute import shutdown as shutdowns

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from nodemanager.journal import schema as journal
 from nodemanager.journal.opened import SCHEMA
-from nodemanager.lease import schema as lease
+from nodemanager.lease import table as lease
 from nodemanager.records import schema as registry
-from nodemanager.sql import revisions
-from nodemanager.sql.revisions import bring_up_to_date, newest_of
+from nodemanager.sql import database as revisions
+from nodemanager.sql.database import bring_up_to_date, newest_of
 
 JOURNAL, REGISTRY, LEASE = (
     Path(one.__file__).parent / "migrations" for one in (journal, registry, lease)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.app.operators import OperatorCommands
+from nodemanager.app.management import OperatorCommands
 from nodemanager.core.model.annotations import PAUSE, Mark, Marks
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.replies import Command, Reply, Result

@@ -18,6 +18,7 @@ from nodemanager.actors.daemon.backlog_marks import (
     ShowBacklog,
     StopBacklog,
 )
+from nodemanager.actors.daemon.command_answers import OperatorMarks
 from nodemanager.actors.daemon.context import Context, DaemonInputs
 from nodemanager.actors.daemon.decisions import Decisions, PlanOrders
 from nodemanager.actors.daemon.endings import Endings
@@ -25,7 +26,7 @@ from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.invariants import FalseCleans, Invariants
 from nodemanager.actors.daemon.leftovers import LeftoverBook, LeftoverReleases
 from nodemanager.actors.daemon.observations import Observations
-from nodemanager.actors.daemon.operators import CommandHandler, OperatorMarks
+from nodemanager.actors.daemon.operators import CommandHandler
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.daemon.workflow_shell import WorkflowShell

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nodemanager.actors.report.demand_log import DemandLog
-from nodemanager.actors.report.lines import SUMMARY_EVERY_S, Lasting, NoticeLog, first_of
-from nodemanager.actors.report.verdict_log import VerdictLog
+from nodemanager.actors.report.plan_log import (
+    SUMMARY_EVERY_S,
+    DemandLog,
+    Lasting,
+    NoticeLog,
+    VerdictLog,
+    first_of,
+)
 from nodemanager.core.explain.events import event_of_node, event_of_record
 from nodemanager.core.judge.false_clean import CLEAR, FalseClean
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker

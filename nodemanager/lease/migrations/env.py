@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from nodemanager.lease.schema import metadata
+from nodemanager.lease.table import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 context.run_migrations()

@@ -20,8 +20,13 @@ from nodemanager.core.observe.facts import SchedulerSeen
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.journal.codec import dump, load
-from nodemanager.journal.deltas import BLANK, decode_snapshot, encode_snapshot
-from nodemanager.journal.states import decode_history, encode_history
+from nodemanager.journal.states import (
+    BLANK,
+    decode_history,
+    decode_snapshot,
+    encode_history,
+    encode_snapshot,
+)
 from tests.core.build import SMALL, World, world
 
 BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE

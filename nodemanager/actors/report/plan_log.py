@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from nodemanager.actors.report.lines import SUMMARY_EVERY_S, first_of, tell_verdict
 from nodemanager.core.explain.events import event_of_node, event_of_record, record_fields
 from nodemanager.core.model.changed import same_items
 from nodemanager.core.model.reasons import OURS, Event, Kind, Reason
@@ -13,8 +12,181 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNotice
 from nodemanager.core.observe.pairing import NO_PAIRS
 from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.rotation import Rotation
 from nodemanager.lib.log import DEBUG, INFO, WARNING, Logger
 from nodemanager.lib.logline import timestamp
+
+SUMMARY_EVERY_S = 60.0
+"""Seconds between two INFO lines of the same summary; the others are DEBUG."""
+
+NAMED = 10
+"""The most records or nodes that one line names; it counts the others."""
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Lasting:
+    """Tells when to log a condition that lasts: when it begins, and then every `every_s`."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._told_at: dict[Hashable, float] = {}
+
+    def due(self, lasting: Collection[T], now: float) -> set[T]:
+        """Those of `lasting` to log now; it has all that hold now, and the others have ended."""
+        never = float("-inf")
+        due = {one for one in lasting if now - self._told_at.get(one, never) >= self._every_s}
+        self._told_at = {one: now if one in due else self._told_at[one] for one in lasting}
+        return due
+
+
+def tell_verdict(
+    log: Logger, event: Event, level: int, verdict: Verdict, fields: dict[str, Any], plan: Plan
+) -> None:
+    """Log a verdict of the plan, with its reason and its measures; `fields` say of what it is."""
+    merged = {**fields, **(verdict.measures or {})}
+    log.event(event, level=level, reason=verdict.reason, **merged, plan=plan.plan_id)
+
+
+def first_of(ids: Sequence[str], key: str) -> dict[str, Any]:
+    """The first of `ids` under `key`, and under `more` how many others there are."""
+    return {key: tuple(ids[:NAMED]) or None, "more": max(0, len(ids) - NAMED) or None}
+
+
+# Logs what only a person can end: once a day, and at once when it has doubled.
+
+EVERY_S = 86_400.0
+"""Seconds between two lines of the same notice, also when it ended and began again."""
+
+
+class NoticeLog:
+    """Remembers when each notice was told last, and of how many it was."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._told: dict[Reason, tuple[float, int]] = {}
+
+    def plan(self, plan: Plan, now: float) -> None:
+        """Log the plan's notices that are due."""
+        for notice in plan.notices:
+            told_at, told_count = self._told.get(notice.reason, (float("-inf"), 0))
+            if now - told_at < EVERY_S and notice.count < 2 * told_count:
+                continue
+            self._told[notice.reason] = now, notice.count
+            self._log.event(
+                notice.event,
+                level=WARNING,
+                reason=notice.reason,
+                count=notice.count,
+                limit=notice.limit,
+                **first_of([str(slot) for slot in notice.slots], "stuck"),
+                clear=notice.clear,
+                plan=plan.plan_id,
+            )
+
+
+REFUSED_EVERY_S = 1800.0
+"""Seconds between two INFO lines of the same refusal of demand: the end of a night's log must have
+one, too."""
+
+PASSING = frozenset({None, Reason.NO_IDLE_NODE, Reason.REFILL_AWAITED})
+"""Why no outdated node is replaced now, where the next jobs and nodes may change that."""
+
+JOBS_TOLD = 20
+"""The most unsatisfiable jobs that one cycle logs; `status` and DEBUG lines have the rest."""
+
+
+class DemandLog:
+    """Remembers when each refusal was told last."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._refused = Lasting(REFUSED_EVERY_S)
+        self._unsatisfiable = Lasting(REFUSED_EVERY_S)
+        self._slots_full = Lasting(REFUSED_EVERY_S)
+        self._apart = Lasting(REFUSED_EVERY_S)
+        self._rotations = Lasting(REFUSED_EVERY_S)
+        self._rotating: frozenset[str] = frozenset()
+        """The sizes that had outdated nodes."""
+
+    def plan(self, plan: Plan, now: float) -> None:
+        """Log what is refused, unsatisfiable or full, when it begins and as long as it lasts."""
+        if plan.wants is None or plan.slots is None:
+            return
+        refused = plan.wants.refused
+        due = self._refused.due(refused.keys(), now)
+        for (size, reason), count in refused.items():
+            self._log.event(
+                Event.NODE_BOOT_REFUSED,
+                level=INFO if (size, reason) in due else DEBUG,
+                reason=reason,
+                size=size,
+                count=count,
+                detail=_detail(reason, plan),
+                plan=plan.plan_id,
+            )
+        if self._apart.due([apart] if (apart := plan.wants.apart) is not None else [], now):
+            assert apart is not None
+            self._log.event(Event.CONFIG_WARNING, level=WARNING, message=apart.told)
+        self._tell_unsatisfiable(plan.wants.unsatisfiable, plan, now)
+        self._tell_rotations(plan.wants.rotations.sizes, plan, now)
+        slots = plan.slots
+        full = slots.free is not None and slots.free <= 0
+        wanting = any(reason is Reason.NO_FREE_SLOT for _, reason in refused)
+        if self._slots_full.due([Event.SLOTS_FULL] if full and wanting else [], now):
+            held_by = ",".join(f"{why}:{count}" for why, count in sorted(slots.held_by.items()))
+            self._log.event(
+                Event.SLOTS_FULL,
+                slots=slots.total,
+                free=slots.free,
+                held_by=held_by,
+                free_in_s=slots.earliest_free_s,
+                plan=plan.plan_id,
+            )
+
+    def _tell_rotations(self, sizes: Mapping[str, Rotation], plan: Plan, now: float) -> None:
+        """Log how far the replacement of each size's outdated nodes is, when that changes.
+
+        Which node is next, and which of the PASSING reasons keeps it, may change with every plan.
+        """
+        news = {
+            name: (name, one.outdated, None if one.waits in PASSING else one.waits)
+            for name, one in sizes.items()
+        }
+        due = self._rotations.due(news.values(), now)
+        ended = self._rotating - sizes.keys()
+        self._rotating = frozenset(sizes)
+        for name in sorted(ended | {name for name, told in news.items() if told in due}):
+            one = sizes.get(name)
+            stalled = one is not None and one.waits is Reason.ROTATION_STALLED
+            self._log.event(
+                Event.ROTATION,
+                level=WARNING if stalled else INFO,
+                size=name,
+                outdated=0 if one is None else one.outdated,
+                reason=None if one is None else one.waits,
+                node=None if one is None else one.node or one.at or None,
+                plan=plan.plan_id,
+            )
+
+    def _tell_unsatisfiable(self, jobs: Sequence[Verdict], plan: Plan, now: float) -> None:
+        """Log each unsatisfiable job, but only the first JOBS_TOLD as warnings (U12)."""
+        due = self._unsatisfiable.due([(verdict.id, verdict.reason) for verdict in jobs], now)
+        told = 0
+        for verdict in jobs:
+            is_due = (verdict.id, verdict.reason) in due
+            told += is_due
+            level = WARNING if is_due and told <= JOBS_TOLD else DEBUG
+            tell_verdict(
+                self._log, Event.JOB_UNSATISFIABLE, level, verdict, {"job": verdict.id}, plan
+            )
+
+
+def _detail(reason: Reason, plan: Plan) -> str | None:
+    """What an operator must know of that refusal beside its reason."""
+    apart = None if plan.wants is None else plan.wants.apart
+    return apart.told if apart is not None and reason is Reason.NOT_IN_SCHEDULER else None
+
 
 TOLD_ELSEWHERE = OURS | {
     *(Reason.PAIRED, Reason.HOLDS_NOTHING, Reason.NODE_ABSENT, Reason.NODE_EXPECTED)
