@@ -25,7 +25,7 @@ from nodemanager.config import Config, StoreProvider
 from nodemanager.core.explain.explain import APPLY, STANDBY, DecisionView
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import StartError
-from nodemanager.journal.told import Teller
+from nodemanager.journal.logged import EventRecorder
 from nodemanager.lease.keeper import Term
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.log import Logger
@@ -88,9 +88,9 @@ class Duty:
             self._closing.callback(self._journal.close)
             self._backlog = _backlog(shared.facts, mode)
             failed.pop_all()
-        self._teller = Teller(self._journal, clock)
+        self._recorder = EventRecorder(self._journal, clock)
         for one in (shared.told, shared.log):
-            one.listeners = [*one.listeners, self._teller.heard]
+            one.listeners = [*one.listeners, self._recorder.heard]
 
     @property
     def call_s(self) -> float:
@@ -142,7 +142,7 @@ class Duty:
     def close(self) -> None:
         """Close the journal and the connections; idempotent."""
         for one in (self._shared.told, self._shared.log):
-            one.listeners = [each for each in one.listeners if each != self._teller.heard]
+            one.listeners = [each for each in one.listeners if each != self._recorder.heard]
         self._closing.close()
 
 

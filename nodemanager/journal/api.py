@@ -217,7 +217,7 @@ class Journal(Protocol):
 
     # Logged events.
 
-    def tell(self, told: LoggedEvent) -> None:
+    def tell(self, event: LoggedEvent) -> None:
         """Keep a logged event. The next call writes it to the disk. Never raises."""
         ...
 

@@ -34,7 +34,7 @@ from nodemanager.journal.codec import (
     without_secrets,
 )
 from nodemanager.journal.event import COLUMNS, LoggedEvent, event_of_row
-from nodemanager.journal.schema import about, holds, intents, kept, leftovers, pre_images, told
+from nodemanager.journal.schema import about, holds, intents, kept, leftovers, logged, pre_images
 from nodemanager.lib import redact
 
 _ANY = codec_of(Any)
@@ -291,7 +291,7 @@ def put_events(connection: sa.Connection, rows: Sequence[LoggedEvent]) -> None:
     if rows:
         marks = ",".join("?" * len(COLUMNS))
         # Only our own column names and question marks are formatted in.
-        statement = f"INSERT INTO told ({','.join(COLUMNS)}) VALUES ({marks})"  # noqa: S608
+        statement = f"INSERT INTO logged ({','.join(COLUMNS)}) VALUES ({marks})"  # noqa: S608
         values = [
             (*(getattr(one, name) for name in COLUMNS[:-1]), to_text(one.more)) for one in rows
         ]
@@ -302,9 +302,11 @@ def last_logged(
     connection: sa.Connection, events: Collection[str], about: str
 ) -> tuple[LoggedEvent, ...]:
     newest = (
-        sa.select(sa.func.max(told.c.id)).where(told.c.event.in_(events)).group_by(told.c[about])
+        sa.select(sa.func.max(logged.c.id))
+        .where(logged.c.event.in_(events))
+        .group_by(logged.c[about])
     )
     rows = connection.execute(
-        sa.select(*(told.c[name] for name in COLUMNS)).where(told.c.id.in_(newest))
+        sa.select(*(logged.c[name] for name in COLUMNS)).where(logged.c.id.in_(newest))
     )
     return tuple(event_of_row(row) for row in rows)

@@ -39,7 +39,7 @@ LEVEL = "level"
 """The key in `more` of an event's level above INFO, in lower case."""
 
 COLUMNS = tuple(one.name for one in fields(LoggedEvent))
-"""The columns of the table `told`, where `more` is JSON."""
+"""The columns of the table `logged`, where `more` is JSON."""
 
 
 def event_of_row(row: Sequence[Any]) -> LoggedEvent:

@@ -30,7 +30,8 @@ _SEGMENTS = (
     " ORDER BY segment"
 )
 _ACTS = (
-    "SELECT EXISTS (SELECT 1 FROM intents) OR EXISTS (SELECT 1 FROM told WHERE event IN (?, ?, ?))"
+    "SELECT EXISTS (SELECT 1 FROM intents)"
+    " OR EXISTS (SELECT 1 FROM logged WHERE event IN (?, ?, ?))"
 )
 """Its intents may be in a shared database; a dry run tells of none of these ends."""
 _ENDS = (Event.NODE_CREATED.value, Event.NODE_GONE.value, Event.RECORD_CLEANED.value)

@@ -90,8 +90,8 @@ kept = Table(
 )
 
 # Logged events with their subjects. `more` has all other fields of the line, as JSON.
-told = Table(
-    "told",
+logged = Table(
+    "logged",
     metadata,
     Column("id", Integer, primary_key=True),
     Column("at", Float, nullable=False),
@@ -105,7 +105,7 @@ told = Table(
     Column("incarnation", Text),
     Column("plan", Text),
     Column("more", Text, nullable=False),
-    Index("told_by_time", "at"),
+    Index("logged_by_time", "at"),
 )
 
 # Facts and decisions. A segment begins with the whole state that its first fact is folded into, so

@@ -1,6 +1,6 @@
 """The journal: each call is one transaction, of its SQLite file or of a shared database.
 
-What was seen, decided and told is in the file. What must outlive the process is there, too, or in
+What was seen, decided and logged is in the file. What must outlive the process is there, too, or in
 a database that a manager on another machine reaches as well.
 """
 
@@ -27,7 +27,7 @@ from nodemanager.journal.database import JournalFile, Transactions
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import Kept, Now
 from nodemanager.journal.recording import Recorder
-from nodemanager.journal.schema import entries, intents, leftovers, pre_images, told
+from nodemanager.journal.schema import entries, intents, leftovers, logged, pre_images
 from nodemanager.lib import redact
 from nodemanager.lib.clock import Clock
 
@@ -44,7 +44,7 @@ def tidy(connection: sa.Connection, before: float, max_size: int) -> bool:
     leftovers and younger pre-images whatever the size.
     """
     forget_ended(connection, before)
-    connection.execute(sa.delete(told).where(told.c.at < before))
+    connection.execute(sa.delete(logged).where(logged.c.at < before))
     oldest = _segment_to_drop(connection, before, max_size)
     if oldest is None:
         return False
@@ -56,7 +56,7 @@ def tidy(connection: sa.Connection, before: float, max_size: int) -> bool:
     )
     # The segment's start is deleted last, so that the rest is readable after a kill.
     then = sa.select(sa.func.max(entries.c.wall)).where(entries.c.segment == oldest)
-    connection.execute(sa.delete(told).where(told.c.at <= then.scalar_subquery()))
+    connection.execute(sa.delete(logged).where(logged.c.at <= then.scalar_subquery()))
     connection.execute(sa.delete(entries).where(entries.c.seq.in_(some)))
     return True
 
@@ -103,7 +103,7 @@ def size_of(connection: sa.Connection) -> int:
 T = TypeVar("T")
 
 TIDY_EVERY_S = 600.0
-MOST_TOLD = 100_000
+MOST_LOGGED = 100_000
 """The most logged events that wait in memory while the journal can't be written."""
 
 
@@ -133,7 +133,7 @@ class SqliteJournal:
         self._max_size = max_size
         self._boot_id = this_boot() if boot_id is None else boot_id
         self._recorder = Recorder()
-        self._told: deque[LoggedEvent] = deque(maxlen=MOST_TOLD)
+        self._logged: deque[LoggedEvent] = deque(maxlen=MOST_LOGGED)
         self._tidied_at = clock.boottime()
         self._file = JournalFile(path, pool)
         self._shared = shared
@@ -234,10 +234,10 @@ class SqliteJournal:
         with self._writing() as connection:
             durable.drop_leftovers(connection, leftovers)
 
-    # What the log told.
+    # What was logged.
 
-    def tell(self, told: LoggedEvent) -> None:
-        self._told.append(told)
+    def tell(self, event: LoggedEvent) -> None:
+        self._logged.append(event)
 
     def last_logged(self, events: Collection[str], about: str) -> tuple[LoggedEvent, ...]:
         with self._file.reading(self._clock.wall()) as connection:
@@ -277,7 +277,7 @@ class SqliteJournal:
         self._file.shorten_log()
 
     def close(self) -> None:
-        if self._told:
+        if self._logged:
             with contextlib.suppress(JournalReplaced):
                 self.retry()
         self._file.close()
@@ -286,13 +286,13 @@ class SqliteJournal:
 
     @contextlib.contextmanager
     def _recording(self) -> Iterator[sa.Connection]:
-        """A write transaction of the file, which takes what was told with it."""
+        """A write transaction of the file, which takes what was logged with it."""
         with self._file.writing(self._clock.wall()) as connection:
             yield connection
-            told = tuple(islice(self._told, len(self._told)))
-            durable.put_events(connection, told)
-        for _ in told:
-            self._told.popleft()
+            new = tuple(islice(self._logged, len(self._logged)))
+            durable.put_events(connection, new)
+        for _ in new:
+            self._logged.popleft()
 
     def _writing(self) -> AbstractContextManager[sa.Connection]:
         if self._shared is None:

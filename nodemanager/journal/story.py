@@ -23,7 +23,7 @@ from nodemanager.lib.logline import Json
 _IS_NAMED = ":id IN (record, host, node, name, CAST(slot AS TEXT))"
 # An id that an operator typed, whether or not it names anything.
 _IS_TYPED = "event LIKE 'operator.%' AND json_extract(more, '$.id') = :id"
-_LIVES = f"SELECT incarnation FROM told WHERE {_IS_NAMED}"  # noqa: S608 - columns only
+_LIVES = f"SELECT incarnation FROM logged WHERE {_IS_NAMED}"  # noqa: S608 - columns only
 # Also a life's events from before its record, host or node was known.
 _ABOUT = f" AND ({_IS_NAMED} OR {_IS_TYPED} OR host IS NULL AND incarnation IN ({_LIVES}))"
 
@@ -48,7 +48,7 @@ class Story:
         """The events since the last call. Raises JournalError, and UnknownIdError for an `id` that
         names nothing."""
         with opened(self.path) as connection, reported_as_damage(self.path):
-            newest = connection.execute("SELECT max(id) FROM told").fetchone()[0] or 0
+            newest = connection.execute("SELECT max(id) FROM logged").fetchone()[0] or 0
             if self._seen is None and self._id is not None:
                 self._id = _meant(connection, self._id)
             if self._seen is None or self._seen > newest:
@@ -56,7 +56,7 @@ class Story:
                 self._seen = 0
             # Names of columns only; whatever was asked for is bound.
             while rows := connection.execute(
-                f"SELECT id, {','.join(COLUMNS)} FROM told WHERE id > :seen AND id <= :newest"  # noqa: S608
+                f"SELECT id, {','.join(COLUMNS)} FROM logged WHERE id > :seen AND id <= :newest"  # noqa: S608
                 f" AND at >= :since AND at <= :until{_ABOUT if self._id is not None else ''}"
                 " ORDER BY id LIMIT :some",
                 {
@@ -98,12 +98,14 @@ def _meant(connection: sqlite3.Connection, id: str) -> str:
 
 def _is_any(connection: sqlite3.Connection, condition: str, id: str) -> bool:
     # The condition is one of this file's own.
-    found = connection.execute(f"SELECT 1 FROM told WHERE {condition} LIMIT 1", {"id": id})  # noqa: S608
+    found = connection.execute(f"SELECT 1 FROM logged WHERE {condition} LIMIT 1", {"id": id})  # noqa: S608
     return found.fetchone() is not None
 
 
 def _things(connection: sqlite3.Connection) -> list[Thing]:
-    rows = connection.execute("SELECT DISTINCT record, node, host, slot, name FROM told").fetchall()
+    rows = connection.execute(
+        "SELECT DISTINCT record, node, host, slot, name FROM logged"
+    ).fetchall()
     of_records = {row[1] for row in rows if row[0] is not None}
     return [
         Thing(record, node, True, *others)
@@ -147,7 +149,7 @@ def latest(
     wanted = [f"event NOT IN ({','.join(f':{name}' for name in names)})"] if names else []
     where, given = _where(wanted, asked)
     # Names of columns and of parameters only; whatever was asked for is bound.
-    query = f"SELECT id, {','.join(COLUMNS)} FROM told{where} ORDER BY id DESC LIMIT :most"  # noqa: S608
+    query = f"SELECT id, {','.join(COLUMNS)} FROM logged{where} ORDER BY id DESC LIMIT :most"  # noqa: S608
     with opened(path) as connection, reported_as_damage(path):
         rows = connection.execute(query, {**names, **given, "most": most}).fetchall()
         return [(number, event_of_row(row)) for number, *row in rows]
@@ -165,7 +167,7 @@ def count(path: Path, **asked: Any) -> int:
     where, given = _where([], asked)
     with opened(path) as connection, reported_as_damage(path):
         # As above.
-        found = connection.execute(f"SELECT count(*) FROM told{where}", given).fetchone()  # noqa: S608
+        found = connection.execute(f"SELECT count(*) FROM logged{where}", given).fetchone()  # noqa: S608
         return int(found[0])
 
 
@@ -188,7 +190,7 @@ def names_in(path: Path, beginning: str = "") -> frozenset[str]:
     """
     newest = (
         "SELECT DISTINCT record, node, host, CAST(slot AS TEXT), name FROM"
-        " (SELECT * FROM told ORDER BY id DESC LIMIT ?)"
+        " (SELECT * FROM logged ORDER BY id DESC LIMIT ?)"
     )
     with opened(path) as connection, reported_as_damage(path):
         rows = connection.execute(newest, (MOST,)).fetchall()

@@ -28,7 +28,7 @@ from nodemanager.core.explain.explain import APPLY, DRY_RUN
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Job, Record, Size
 from nodemanager.journal.api import Journal
-from nodemanager.journal.told import Teller
+from nodemanager.journal.logged import EventRecorder
 from nodemanager.lib import log
 from nodemanager.web.metrics import Metrics
 from tests.actors.mailboxes import Mailboxes
@@ -133,7 +133,7 @@ class Rig:
             sizes = tuple(replace(size, places=self.places) for size in settings.sizes)
             settings = replace(settings, sizes=sizes)
         told = log.get("nodemanager.daemon")
-        told.listeners = [self.metrics.heard, Teller(self.journal, self.clock).heard]
+        told.listeners = [self.metrics.heard, EventRecorder(self.journal, self.clock).heard]
         self._system = wiring.start_actors(
             config,
             self.cloud,

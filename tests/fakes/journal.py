@@ -60,7 +60,7 @@ class MemoryJournal:
     replaced: bool = False
     boot_id: str = "boot-1"
     entries: list[Start | Fact | Decision] = field(default_factory=list)
-    told: list[LoggedEvent] = field(default_factory=list)
+    logged: list[LoggedEvent] = field(default_factory=list)
     _intents: list[_Kept] = field(default_factory=list)
     _holds: dict[str, Hold] = field(default_factory=dict)
     _leftovers: dict[LeftoverKey, tuple[float, Entry]] = field(default_factory=dict)
@@ -221,14 +221,14 @@ class MemoryJournal:
         for one in leftovers:
             self._leftovers.pop(one.key, None)
 
-    # What the log told.
+    # What was logged.
 
-    def tell(self, told: LoggedEvent) -> None:
+    def tell(self, event: LoggedEvent) -> None:
         if self.keeps_entries:
-            self.told.append(told)
+            self.logged.append(event)
 
     def last_logged(self, events: Collection[str], about: str) -> tuple[LoggedEvent, ...]:
-        newest = {getattr(one, about): one for one in self.told if one.event in events}
+        newest = {getattr(one, about): one for one in self.logged if one.event in events}
         return tuple(newest.values())
 
     # What was seen and decided.

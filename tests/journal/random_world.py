@@ -54,7 +54,7 @@ from nodemanager.core.replay.fold import (
     settings_after,
 )
 from nodemanager.journal.api import Journal
-from nodemanager.journal.told import Teller
+from nodemanager.journal.logged import EventRecorder
 from nodemanager.lib import log
 from tests.core.build import EPOCH, LARGE, POOL, SMALL, START, cleaned, node, record
 from tests.fakes.clock import ManualClock
@@ -383,7 +383,7 @@ def recorded(journal: Journal, seed: int, rounds: int) -> RandomWorld:
     made = RandomWorld(seed, journal)
     clock = ManualClock(made.now, EPOCH + made.now)
     out = log.get("nodemanager.recorded")
-    out.listeners.append(Teller(journal, clock).heard)
+    out.listeners.append(EventRecorder(journal, clock).heard)
     event_log: EventLog | None = None
     for decision in made.run(rounds):
         clock.advance(decision.snapshot.now - clock.boottime())

@@ -48,14 +48,14 @@ def rows_of(journal: SqliteJournal, path: Path, table: str) -> list[tuple[Any, .
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:20])
-def test_every_column_of_a_told_event_takes_it(value: Any, journal: SqliteJournal) -> None:
-    told = LoggedEvent(
+def test_every_column_of_a_logged_event_takes_it(value: Any, journal: SqliteJournal) -> None:
+    event = LoggedEvent(
         1.0, "e", value, value, value, value, value, value, value, value, {"error": value}
     )
-    journal.tell(told)
+    journal.tell(event)
     journal.hold(Hold("i-1", "r", "b", 1.0))
     assert journal.failure is None
-    assert len(rows_of(journal, journal.path, "told")) == 1
+    assert len(rows_of(journal, journal.path, "logged")) == 1
 
 
 def test_a_hold_with_half_a_surrogate_pair_is_kept_and_released(journal: SqliteJournal) -> None:

@@ -20,9 +20,9 @@ from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import CloudError, JournalError
 from nodemanager.journal.event import LoggedEvent
+from nodemanager.journal.logged import NOT_KEPT, EventRecorder
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.story import Story, names_in
-from nodemanager.journal.told import NOT_KEPT, Teller
 from nodemanager.journal.verdicts import verdicts_of
 from nodemanager.lib import log
 from nodemanager.lib.log import DEBUG, INFO, WARNING
@@ -58,7 +58,7 @@ class Recorded:
         start = Start(POOL, self.world.settings, now, EPOCH + now, State(), run)
         self.journal.begin(start)
         self.log = log.get("nodemanager.recorded")
-        self.log.listeners.append(Teller(self.journal, self.clock).heard)
+        self.log.listeners.append(EventRecorder(self.journal, self.clock).heard)
         self.event_log = EventLog(self.log, self.world.settings, "apply")
         self.log.event(Event.DAEMON_STARTED, pool=POOL)
 

@@ -52,7 +52,7 @@ def upgrade() -> None:
     )
     if op.get_bind().dialect.name == "sqlite":
         _entries()
-        _told()
+        _logged()
 
 
 def _intents() -> None:
@@ -104,11 +104,11 @@ def _entries() -> None:
     op.create_index("entries_by_segment", "entries", ["segment"])
 
 
-def _told() -> None:
+def _logged() -> None:
     """Logged events, with a column for each word by which somebody may look for one."""
     words = ("reason", "record", "host", "node", "name", "incarnation", "plan")
     op.create_table(
-        "told",
+        "logged",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("at", sa.Float, nullable=False),
         sa.Column("event", sa.Text, nullable=False),
@@ -116,11 +116,11 @@ def _told() -> None:
         *(sa.Column(word, sa.Text) for word in words),
         sa.Column("more", sa.Text, nullable=False),
     )
-    op.create_index("told_by_time", "told", ["at"])
+    op.create_index("logged_by_time", "logged", ["at"])
 
 
 def downgrade() -> None:
-    recorded = ("told", "entries") if op.get_bind().dialect.name == "sqlite" else ()
+    recorded = ("logged", "entries") if op.get_bind().dialect.name == "sqlite" else ()
     for table in (
         *recorded,
         "fences",

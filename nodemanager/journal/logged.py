@@ -56,7 +56,7 @@ _BINDS = ("incarnation", "node", "record")
 _MOST_LIVES = 200_000
 
 
-class Teller:
+class EventRecorder:
     """Listens to the log and gives its events to the journal; any thread may call it."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
@@ -82,16 +82,16 @@ class Teller:
         given = {key: value for key, value in fields.items() if value is not None}
         with self._lock:
             life = self._life(event, given)
-            told = {key: given.pop(key, None) for key in _COLUMNS}
+            columns = {key: given.pop(key, None) for key in _COLUMNS}
             for key in _WHO:
-                told[key] = life[key] if told[key] is None else told[key]
+                columns[key] = life[key] if columns[key] is None else columns[key]
             if event is Event.RECORD_CLEANED:
-                self._lives.pop(("record", str(told["record"])), None)
+                self._lives.pop(("record", str(columns["record"])), None)
             if level > INFO:
                 # As in the log's own lines, where INFO is left out.
                 given[LEVEL] = getLevelName(level).lower()
             more = json.loads(as_json(masked(given)))
-            row = LoggedEvent(self._clock.wall(), event.value, **told, more=more)
+            row = LoggedEvent(self._clock.wall(), event.value, **columns, more=more)
             if not self._stood(event, row):
                 self._journal.tell(row)
 
