@@ -131,15 +131,6 @@ GCE = (
     ),
     TextMutant(
         "U6",
-        "on Google a failed question says that nothing was made",
-        "cloud/gce/adapter.py",
-        "with suppress(Refusal, CloudError, OSError):",
-        "with suppress(OSError):",
-        "tests/cloud/gce/test_deeds.py::"
-        "test_once_the_insert_has_begun_no_error_says_that_nothing_was_made_u6",
-    ),
-    TextMutant(
-        "U6",
         "on Google an operation that can't be asked for says that nothing was made",
         "cloud/gce/adapter.py",
         "                with suppress(Refusal, CloudError, OSError):\n                    begun",
