@@ -18,7 +18,7 @@ from nodemanager.cloud.refusal import describe, without_secrets
 from nodemanager.cloud.transport import Answer, keep_signature
 from nodemanager.errors import CloudError, ForeignAnswer, Unauthorized
 from nodemanager.lib import foreign
-from nodemanager.lib.deadline import within_its_time
+from nodemanager.lib.bounded_session import within_its_time
 
 PASSING = frozenset({"internal_failure", "server_error", "temporarily_unavailable"})
 """Errors of a sign-in (OAuth 2.0) that say nothing about the credentials."""

@@ -16,7 +16,7 @@ from nodemanager.cloud.declared import Endpoint
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing, Throttled
 from nodemanager.lib import foreign
-from nodemanager.lib.deadline import within_its_time
+from nodemanager.lib.bounded_session import within_its_time
 
 T = TypeVar("T")
 

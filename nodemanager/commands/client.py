@@ -244,7 +244,7 @@ class Client:
         # Most commands use the socket, and this import costs as much as all their others.
         import requests
 
-        from nodemanager.lib.deadline import within_its_time
+        from nodemanager.lib.bounded_session import within_its_time
 
         headers = {}
         try:

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from nodemanager.lib import deadline
-from nodemanager.lib.deadline import within_its_time
+from nodemanager.lib.bounded_session import within_its_time
 from tests.cloud.gce.server import GceServer
 from tests.live.proxy import LONGEST_DRIP_S, Fate, Proxy
 

@@ -184,6 +184,15 @@ class LocalCluster(Cluster):
         marker = self._cloud.root / "vanished"
         return (marker.read_text(encoding="ascii") or None) if marker.exists() else None
 
+    def name_image(self, name: str, image: str) -> None:
+        """From now on the local cloud's name of an image names that one."""
+        names = self.state / "local-cloud" / "images"
+        names.parent.mkdir(mode=0o700, exist_ok=True)
+        names.mkdir(exist_ok=True)
+        draft = names / "draft"
+        draft.write_text(image, encoding="utf-8")
+        draft.replace(names / name)
+
     def kill_node(self, node_id: str) -> None:
         """kill -9 from outside, of the node with all it runs."""
         process = self.running()[node_id].process()

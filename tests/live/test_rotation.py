@@ -79,15 +79,6 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         yield made
 
 
-def name_image(root: Path, image: str) -> None:
-    """From now on `worker` names that image."""
-    names = root / "images"
-    names.mkdir(exist_ok=True)
-    draft = names / "draft"
-    draft.write_text(image, encoding="utf-8")
-    draft.replace(names / "worker")
-
-
 def rotation_of(cluster: LocalCluster, daemon: Daemon) -> dict[str, Any]:
     return dict(cluster.status(daemon).get("rotation", {}))
 
@@ -96,8 +87,7 @@ def test_a_pool_under_load_gets_another_image_and_no_job_is_lost_d15(
     cluster: LocalCluster,
 ) -> None:
     root = cluster.state / "local-cloud"
-    root.mkdir(mode=0o700, exist_ok=True)
-    name_image(root, "image-1")
+    cluster.name_image("worker", "image-1")
     daemon = cluster.start()
     watch = Watch(root)
     for count in range(1, NODES + 1):
@@ -107,7 +97,7 @@ def test_a_pool_under_load_gets_another_image_and_no_job_is_lost_d15(
     operator = Client(load(cluster.config), daemon.url_of("management"))
     assert operator.order(Verb.ROTATE_PAUSE, reason="not yet")["done"]
 
-    name_image(root, "image-2")
+    cluster.name_image("worker", "image-2")
     waits = "rotation_paused"
     until(
         "the rotation to wait",

@@ -125,11 +125,12 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         {
             "Daemon": {"min_nodes": NODES, "max_nodes": NODES, "boot_fail_after": 12},
             "Cloud": {"driver_class": DRIVER},
-            "Cloud Create": {"work_for": 3600},
+            "Cloud Create": {"work_for": 3600, "image": "worker"},
             "Registry": {"slots": SLOTS, "listen": f"127.0.0.1:{free_port()}"},
             "Cleaning": {"visible_after": 3},
         },
     )
+    made.name_image("worker", "image-1")
     with closing(made):
         yield made
 
@@ -152,6 +153,7 @@ def test_every_command_of_the_runbook_finds_what_it_is_for(
     faults = Faults(cluster.state / "local-cloud")
     nothing_is_wrong(operator)
     somebody_guesses(operator)
+    there_is_a_newer_image(cluster, operator)
     the_image_is_gone(cluster, operator, faults)
     a_node_never_pings(cluster, operator, faults)
     the_cloud_is_away(operator, faults)
@@ -169,6 +171,7 @@ def nothing_is_wrong(operator: Operator) -> None:
     operator.reads("TwoActiveManagers", {"--show": r"pool = live"})
     operator.reads("ReadOnly", {"--show": "state_dir = ", "status": "apply"})
     operator.reads("UnusedRecords", {"status": f"{NODES} in use", "reload": "."})
+    operator.reads("SparesLack", {"why": "small", "check-cloud": "size"})
     operator.reads("JobsUnsatisfiable", {"--json": "unsatisfiable", "--show": "max_nodes = 3"})
     operator.types("nodemanager pause --reason 'an upgrade'", {})
     operator.reads("Paused", {"orders": "an upgrade", "resume": "goes on"})
@@ -179,6 +182,17 @@ def somebody_guesses(operator: Operator) -> None:
     requests.get(f"{url}/status.json", headers={"Authorization": "Bearer guessed"}, timeout=10)
     operator.daemon.wait_for("request.refused")
     operator.reads("WrongTokens", {"grep": "event=request.refused", "nodes": "compute1"})
+
+
+def there_is_a_newer_image(cluster: LocalCluster, operator: Operator) -> None:
+    """Each node is outdated, and works on; then the image is the former one again."""
+    cluster.name_image("worker", "image-2")
+    outdated = {"status": rf"rotation +.*{NODES}"}
+    operator.reads("NodesOutdated", {**outdated, "nodes": "compute1"})
+    node = sorted(cluster.tags())[0]
+    operator.reads("RotationStalled", {**outdated, "drain": node}, NODE=node)
+    operator.types(f"nodemanager undrain {node}", {})
+    cluster.name_image("worker", "image-1")
 
 
 def lost(cluster: LocalCluster, operator: Operator) -> tuple[str, str]:
