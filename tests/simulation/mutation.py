@@ -24,7 +24,7 @@ from tests.simulation.scenario import Storm
 from tests.simulation.switch import thrown
 
 SEEDS = 120
-"""The fixed set: `make proof NAME=worlds` plays seeds 0 to 119, `make test` the first half."""
+"""The fixed set: `make proof NAME=worlds` plays seeds 0 to 119, `make test` a quarter."""
 SOUGHT = 270
 """In so many seeds one is looked for that notices a mutant."""
 KNOWN = Path(__file__).with_name("mutants.json")
