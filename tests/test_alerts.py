@@ -13,6 +13,7 @@ import yaml
 
 from doc.generate.metrics import series
 from nodemanager.cli import group
+from nodemanager.core.model.reasons import Reason
 from tests.alerts import UNIT_TESTS, alerts, panels, series_in
 
 RUNBOOK = Path(__file__).parent.parent / "doc" / "runbook.rst"
@@ -23,6 +24,7 @@ NOT_OURS = {"up": {"job", "instance"}}
 ADDED = {"job", "instance"}
 """Labels that a scrape adds."""
 _MATCHER = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
+_REASONS = re.compile(r'\breason\s*(?:=~|!~|!=|=)\s*"([^"]*)"')
 
 
 EXPRESSIONS = [
@@ -46,6 +48,17 @@ def test_every_metric_and_label_that_is_asked_for_exists(
     for name, matchers in asked:
         assert name in known, name
         assert set(_MATCHER.findall(matchers)) <= known[name] | ADDED, name
+
+
+def test_each_reason_that_is_asked_for_is_one_of_ours() -> None:
+    asked = {
+        reason
+        for expr in EXPRESSIONS
+        for values in _REASONS.findall(str(expr.values[0]))
+        for reason in values.split("|")
+    }
+    assert asked
+    assert asked <= set(Reason)
 
 
 def test_a_summary_names_only_labels_that_its_alert_has(known: dict[str, set[str]]) -> None:
