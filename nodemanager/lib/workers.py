@@ -25,8 +25,8 @@ class Workers(Executor):
         self._most = threads
         self._lock = threading.Lock()
         self._threads = 0
-        self._idle = threading.Semaphore(0)
-        """Counts the threads that wait for work and have been given none."""
+        self._unfinished = 0
+        """How much work waits or is being done."""
         self._queue: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
 
     async def run(self, work: Callable[..., T], *given: Any, **named: Any) -> T:
@@ -35,11 +35,10 @@ class Workers(Executor):
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = Future()
-        self._queue.put((future, lambda: fn(*args, **kwargs)))
-        if self._idle.acquire(blocking=False):
-            return future
         with self._lock:
-            starts = self._threads < self._most
+            self._queue.put((future, lambda: fn(*args, **kwargs)))
+            self._unfinished += 1
+            starts = self._threads < min(self._most, self._unfinished)
             self._threads += starts
         if starts:
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
@@ -50,18 +49,23 @@ class Workers(Executor):
             try:
                 future, work = self._queue.get(timeout=_IDLE_S)
             except Empty:
-                # Where this fails, `submit` has just counted on this thread for new work.
-                if self._idle.acquire(blocking=False):
-                    break
+                # `submit` counts on each thread: under the lock, work is seen or a thread is gone.
+                with self._lock:
+                    if self._queue.empty():
+                        self._threads -= 1
+                        return
                 continue
-            if future.set_running_or_notify_cancel():
+            result, failure = None, None
+            is_wanted = future.set_running_or_notify_cancel()
+            if is_wanted:
                 try:
                     result = work()
                 except BaseException as error:
-                    future.set_exception(error)
-                else:
-                    future.set_result(result)
-            del future, work
-            self._idle.release()
-        with self._lock:
-            self._threads -= 1
+                    failure = error
+            with self._lock:
+                self._unfinished -= 1
+            if failure is not None:
+                future.set_exception(failure)
+            elif is_wanted:
+                future.set_result(result)
+            del future, work, result, failure

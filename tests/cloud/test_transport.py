@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 import requests
 
-from nodemanager.lib import deadline
+from nodemanager.lib import bounded_session
 from nodemanager.lib.bounded_session import within_its_time
 from tests.cloud.gce.server import GceServer
 from tests.live.proxy import LONGEST_DRIP_S, Fate, Proxy
@@ -74,6 +74,6 @@ def test_an_answer_is_as_large_as_allowed_and_no_larger(
         session.trust_env = False
         within_its_time(session)
         assert len(session.get(bomb, timeout=20).content) == 20_000_000
-        monkeypatch.setattr(deadline, "LARGEST", 10_000_000)
+        monkeypatch.setattr(bounded_session, "LARGEST", 10_000_000)
         with pytest.raises(requests.RequestException, match="over 10000000 bytes"):
             session.get(bomb, timeout=20)
