@@ -2,7 +2,7 @@
 # A target's line there follows `##` or `#:`.
 
 .DEFAULT_GOAL := help
-.PHONY: help more run test quick lint static figures unit test-deps bench docs dist audit constraints install uninstall clean venv venv-test proof
+.PHONY: help more run test quick lint static figures collected unit test-deps bench docs dist audit constraints install uninstall clean venv venv-test proof
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -32,7 +32,8 @@ run: venv ## watch the daemon keep a small cluster of local processes (Ctrl-C en
 	@if [ $(WHAT) = two ]; then etc/install/test-deps postgres; fi
 	@exec $(PY) etc/demo/$(WHAT).py start
 
-test: lint unit ## lint, types, layers and the whole test suite; ARGS="..." goes to pytest
+test: venv-test ## lint, types, layers and the whole test suite; ARGS="..." goes to pytest
+	@$(MAKE) --no-print-directory -j2 lint collected; lint=$$?; $(MAKE) --no-print-directory unit && exit $$lint
 
 quick: static ## for every change: lint, types, layers, and the tests that neither wait nor open sockets
 	$(PY) -m pytest -n 2 --quick $(QUICK) $(ARGS)
@@ -64,6 +65,10 @@ lint: static
 
 figures: venv-test #: how big the package is, and what is biggest in it; ARGS=--all
 	@$(PY) -m tests.figures $(ARGS)
+
+# While one processor lints, the other compiles the tests, which else each worker would do.
+collected: venv-test
+	@$(PY) -m pytest --collect-only -q >/dev/null || true
 
 # More workers than a small machine has processors: a third of the tests mostly wait.
 unit: venv-test

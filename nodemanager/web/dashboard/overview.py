@@ -37,7 +37,6 @@ from nodemanager.web.lists import ListRequest, decisions, orders
 
 LATEST = 12
 LATELY_S = 3600.0
-WHY_HEAD = heads("size", "nodes", "wished", "does not grow", "does not shrink", numbers=("wished",))
 TITLES = {
     Reason.BACKLOG_HELD: "A backlog is held",
     Reason.UNUSED_RECORDS: "Far more records than needed",
@@ -222,7 +221,8 @@ def _why(seen: ShownDecision) -> Block:
     for one in why(seen.decision):
         id = row_id(f"size {one.size}")
         rows[id] = part("why_row", id, one, seen.decision.snapshot.wall)
-    table = Table("What keeps each size from growing and shrinking", WHY_HEAD, rows, "no size")
+    head = heads("size", "nodes", "wished", "does not grow", "does not shrink", numbers=("wished",))
+    table = Table("What keeps each size from growing and shrinking", head, rows, "no size")
     return Block("why", "Sizes", "", table, wide=True)
 
 

@@ -31,7 +31,6 @@ DOING = {
     Kind.SHUTDOWN.value: "It is shut down",
 }
 _SINCE = frozenset({"first_ping_s", "last_ping_s", "modified_s", "claimed_s"})
-_RULES = heads("rule", "says", "what must hold", "measured")
 
 
 def thing(
@@ -148,7 +147,8 @@ def _rules(shown: Json) -> Table:
     ):
         id = row_id(f"rule {one['rule']} {one['name']} {number}")
         rows[id] = part("rule_row", id, one)
-    return Table("Rules, the blocking ones first", _RULES, rows, "no rule was asked")
+    head = heads("rule", "says", "what must hold", "measured")
+    return Table("Rules, the blocking ones first", head, rows, "no rule was asked")
 
 
 def _ways(path: str, query: Mapping[str, str], shown: Json) -> str:

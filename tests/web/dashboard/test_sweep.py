@@ -31,7 +31,8 @@ def test_a_recording_is_worked_out_and_shown(
     assert console.post("/windows", fields).status_code == 303
     sweeps = console.dashboard._sweeps
     assert not sweeps.start(), "one is running"
-    until("the result", lambda: not sweeps.state.running)
+    # Its process is a nice one: it waits for all others.
+    until("the result", lambda: not sweeps.state.running, 120.0)
     assert sweeps.state.problem == ""
     console.decides(small().with_settings(node_stale_after=60.0))
     shown = console.get("/windows").text
