@@ -110,8 +110,8 @@ proof-mutants: venv-test #: switch each rule off, find the seed or test that not
 	@$(PY) -m tests.simulation.mutation $(ARGS)
 	@$(PY) -m tests.mutation $(ARGS)
 
-proof-worlds: venv-test #: play all worlds and every mutant's, of which `make test` plays a part (9 minutes)
-	$(PY) -m pytest -q -n 2 -m "proof or not proof" tests/test_simul*.py tests/test_mutants.py $(ARGS)
+proof-worlds: venv-test #: play all worlds, explorations and mutants, of which `make test` plays a part (9 minutes)
+	$(PY) -m pytest -q -n 2 -m "proof or not proof" tests/test_simul*.py tests/test_mutants.py tests/core/execute $(ARGS)
 
 proof-processes: venv-test #: what `make test` leaves out of the tests of real processes on simulated clouds (5 minutes)
 	$(PY) -m pytest -q -n 3 --dist loadfile -m "proof and not slurm" tests/live $(ARGS)

@@ -13,7 +13,7 @@ from tests.simulation.world import World
 
 pytestmark = pytest.mark.slow
 
-WORLDS = (range(6, 9), range(9, 13))
+WORLDS = (range(18, 21), range(9, 13))
 
 
 @pytest.mark.parametrize("seeds", first(1, WORLDS), ids=str)

@@ -58,8 +58,8 @@ class Losses:
         worked = one.machine is not None and one.machine.was_busy
         if not self._is_fair or not worked or record is None:
             return
-        # Else it can't be asked for by its id.
-        if record.instance_id == one.id and record.incarnation == one.tags.incarnation:
+        # Another node's id may stand in it, where both ping it.
+        if record.instance_id in (None, one.id) and record.incarnation == one.tags.incarnation:
             self._owed[one.id] = record, self.world.engine.now
 
     def owed(self) -> Iterator[Owed]:

@@ -14,7 +14,7 @@ from nodemanager.core.observe.nodes_by_record import bears
 from nodemanager.core.observe.queries import is_called_gone
 from nodemanager.core.observe.signs import waits_for_first_ping
 from nodemanager.core.observe.snapshot import Flight, Snapshot
-from nodemanager.core.observe.unlisted import created_by, id_of
+from nodemanager.core.observe.unlisted import created_by, id_to_ask_by
 
 # Whether a boot has come to something: the one answer for B5, D17 and nodes that end in set-up.
 
@@ -102,7 +102,7 @@ def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[E
         key = life_key(record.uuid, record.incarnation)
         if key in known:
             continue
-        node_id = id_of(record, snapshot) or _by_tags(record, absent)
+        node_id = id_to_ask_by(record, snapshot) or _by_tags(record, absent)
         if node_id is None or node_id in history.present or _lives_on(record, history):
             continue
         node = absent.get(node_id) or _called_gone(record, node_id, snapshot, settings)

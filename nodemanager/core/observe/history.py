@@ -253,6 +253,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
             nodes_by_record,
             present,
             settings,
+            before=history.nodes_by_record,
         ),
         stopped={
             node.id: stopped_before.get(node.id, listing.started_at)

@@ -119,7 +119,8 @@ class Absence:
 
     `first_at` and `last_at` are the starts of the first and last, `gap_s` is the longest gap.
     `unlisted_since` is the start of the first of all that lacked it, before any gap that was too
-    long and started the absence again.
+    long and started the absence again. `node_id` is the one node of this life that the listing
+    before that one showed; None where it showed none or several.
     """
 
     incarnation: str | None
@@ -128,10 +129,11 @@ class Absence:
     last_at: float
     listings: int
     gap_s: float = 0.0
+    node_id: str | None = None
 
     def again(self, at: float) -> Absence:
         """The absence counted anew from the listing that began `at`."""
-        return Absence(self.incarnation, self.unlisted_since, at, at, 1)
+        return replace(self, first_at=at, last_at=at, listings=1, gap_s=0.0)
 
     def measured(self, settings: Settings) -> dict[str, object]:
         """How far it has settled, and what C5 asks for."""
@@ -160,8 +162,12 @@ def absences(
     nodes_by_record: NodesByRecord,
     present: Present,
     settings: Settings,
+    before: NodesByRecord,
 ) -> dict[str, Absence]:
-    """The absences, by uuid, once a complete listing of these nodes, begun at `at`, counts."""
+    """The absences, by uuid, once a complete listing of these nodes, begun at `at`, counts.
+
+    `before` are the nodes of the complete listing before it.
+    """
     result: dict[str, Absence] = {}
     for record in records:
         uuid = record.uuid
@@ -170,8 +176,18 @@ def absences(
             continue
         if not record.holds_anything or node_of(record, nodes_by_record, present) is not None:
             continue
-        result[uuid] = one_more(known.get(uuid), record.incarnation, at, settings)
+        absence = one_more(known.get(uuid), record.incarnation, at, settings)
+        if absence.unlisted_since == at:
+            absence = replace(absence, node_id=_shown(record, before))
+        result[uuid] = absence
     return result
+
+
+def _shown(record: Record, nodes_by_record: NodesByRecord) -> str | None:
+    """The id of the one node of the record's very life that the listing shows."""
+    nodes = nodes_by_record.get(record.uuid, ())
+    ids = [node.id for node in nodes if node.tags.incarnation == record.incarnation]
+    return ids[0] if len(ids) == 1 else None
 
 
 def one_more(

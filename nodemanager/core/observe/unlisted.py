@@ -88,7 +88,7 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
         node = _unheard(record, snapshot, settings)
         if node is not None:
             unheard[record.uuid] = node
-        node_id = id_of(record, snapshot)
+        node_id = id_to_ask_by(record, snapshot)
         is_asked_for = _is_alive(verdict)
         is_asked_for |= _is_missing(record, absence.first_at, snapshot, settings)
         by_id = is_asked_for or _should_be_listed(record, snapshot, settings)
@@ -119,6 +119,26 @@ def id_of(record: Record, snapshot: Snapshot) -> str | None:
     if record.instance_id is not None or expected is None:
         return record.instance_id
     return expected.node_id if expected.incarnation == record.incarnation else None
+
+
+def id_to_ask_by(record: Record, snapshot: Snapshot) -> str | None:
+    """The id of the record's node, or else of the one that was listed before it was absent.
+
+    The second is good for asking what became of it. It proves no pairing: nothing but a listing
+    named it.
+    """
+    node_id = id_of(record, snapshot)
+    if node_id is not None:
+        return node_id
+    absence = _absence_of(record, snapshot)
+    return None if absence is None else absence.node_id
+
+
+def _absence_of(record: Record, snapshot: Snapshot) -> Absence | None:
+    """The absence of this life's node."""
+    absence = snapshot.history.absence.get(record.uuid)
+    is_of_it = absence is not None and absence.incarnation == record.incarnation
+    return absence if is_of_it else None
 
 
 def overdue_s(record: Record, snapshot: Snapshot, settings: Settings) -> float:
@@ -238,13 +258,13 @@ def created_by(record: Record, snapshot: Snapshot, settings: Settings) -> float 
 def there_since(record: Record, snapshot: Snapshot) -> float | None:
     """A CLOCK_BOOTTIME by which the record's node was created; None where nothing tells.
 
-    Its create was answered; or its record names it, so that a listing has shown it.
+    Its create was answered; or its record names it, or a listing has shown it.
     """
-    expected, absence = snapshot.expected.get(record.uuid), snapshot.history.absence
+    expected = snapshot.expected.get(record.uuid)
     if expected is not None and expected.incarnation == record.incarnation:
         return None if expected.node_id is None else expected.since
-    missed = absence.get(record.uuid)
-    if record.instance_id is None or missed is None or missed.incarnation != record.incarnation:
+    missed = _absence_of(record, snapshot)
+    if missed is None or (record.instance_id is None and missed.node_id is None):
         return None
     return missed.unlisted_since
 

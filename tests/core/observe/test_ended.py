@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.settings import ASK_AGAIN_S
 from nodemanager.core.model.world import CloudState
 from nodemanager.core.plan.plan import Plan
 from tests.core.build import SMALL, Flight, World, node, world
@@ -89,3 +90,38 @@ def test_the_plan_that_shows_the_fifth_failure_boots_no_sixth_b5() -> None:
     assert failed.boots == ()
     assert failed.wants is not None
     assert set(failed.wants.refused) == {(SMALL.name, Reason.BOOT_LOOP)}
+
+
+def at_work(*others: str) -> World:
+    """Nodes of one record at work, which only listings name: it has no instance id."""
+    made = world()
+    made.add_record("r1", instance_id=None)
+    made.nodes += [node("r1"), *(node("r1", id=name) for name in others)]
+    made.round()
+    return made
+
+
+def test_one_that_only_listings_named_is_asked_for_by_the_id_they_showed_d3() -> None:
+    made = at_work()
+    made.nodes.clear()
+    assert "i-r1" in made.settle().ask
+    made.answer({"i-r1": None})
+    assert ended(made.round()) == []
+    made.advance(ASK_AGAIN_S)
+    made.answer({"i-r1": None})
+    assert ended(made.round()) == [("i-r1", "")]
+    assert ended(made.round()) == []
+
+
+def test_a_gap_in_the_listings_forgets_no_id_that_they_showed_d3() -> None:
+    made = at_work()
+    made.nodes.clear()
+    made.round()
+    made.advance(made.settings.poll_stale_after + 1.0)
+    assert "i-r1" in made.settle().ask
+
+
+def test_of_two_that_were_listed_for_one_record_neither_is_taken_for_its_own_p2() -> None:
+    made = at_work("i-twin")
+    made.nodes.clear()
+    assert made.settle().ask == ()

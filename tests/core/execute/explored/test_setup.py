@@ -333,8 +333,15 @@ def test_with_several_places_it_makes_one_node_at_the_most_too(tokens: bool) -> 
     assert moved in found.moves
 
 
-@pytest.mark.parametrize("places", [(), ("a", "b")], ids=["one-place", "two-places"])
-@pytest.mark.parametrize("tokens", [True, False], ids=["client-tokens", "none"])
+@pytest.mark.parametrize(
+    ("tokens", "places"),
+    [
+        pytest.param(True, (), id="client-tokens-one-place"),
+        pytest.param(False, ("a", "b"), id="none-two-places"),
+        pytest.param(False, (), id="none-one-place", marks=pytest.mark.proof),
+        pytest.param(True, ("a", "b"), id="client-tokens-two-places", marks=pytest.mark.proof),
+    ],
+)
 def test_a_create_that_goes_on_makes_one_node_at_the_most_too(
     tokens: bool, places: tuple[str, ...]
 ) -> None:
