@@ -72,7 +72,7 @@ def _advice_on_names(config: Config) -> list[str]:
     registry = config.registry
     found = None if names is None else apart(registry.hostname, registry.slots, names)
     place = f"{config.path}: [Registry] hostname = {registry.hostname}"
-    return [] if found is None else [f"{place}: {found.told}"]
+    return [] if found is None else [f"{place}: {found.text}"]
 
 
 def _advice_on_standbys(config: Config) -> list[str]:

@@ -41,8 +41,8 @@ class Shared:
     """What lasts as long as the process, whatever its duty.
 
     `facts` are in the state directory, or where all managers of the pool find them; `own` are in
-    the state directory. `told` logs what is decided, `log` what the process does; the journal hears
-    both.
+    the state directory. `decision_log` logs what is decided, `log` what the process does; the
+    journal hears both.
     """
 
     facts: Facts
@@ -50,7 +50,7 @@ class Shared:
     records: adapters.RecordService
     timer: Timer
     clock: Clock
-    told: Logger
+    decision_log: Logger
     log: Logger
     show: Callable[[DecisionView], None]
 
@@ -89,7 +89,7 @@ class Duty:
             self._backlog = _backlog(shared.facts, mode)
             failed.pop_all()
         self._recorder = EventRecorder(self._journal, clock)
-        for one in (shared.told, shared.log):
+        for one in (shared.decision_log, shared.log):
             one.listeners = [*one.listeners, self._recorder.heard]
 
     @property
@@ -113,7 +113,7 @@ class Duty:
             self.settings,
             timer=shared.timer,
             clock=shared.clock,
-            log=shared.told,
+            log=shared.decision_log,
             identity=RememberedIdentity(shared.facts, writes=self.mode == APPLY, own=shared.own),
             backlog=self._backlog,
             holds_lease=self._holds,
@@ -141,7 +141,7 @@ class Duty:
 
     def close(self) -> None:
         """Close the journal and the connections; idempotent."""
-        for one in (self._shared.told, self._shared.log):
+        for one in (self._shared.decision_log, self._shared.log):
             one.listeners = [each for each in one.listeners if each != self._recorder.heard]
         self._closing.close()
 

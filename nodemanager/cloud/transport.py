@@ -155,7 +155,7 @@ def keep_signature(request: Any) -> Any:
     return request
 
 
-def json_told(
+def json_of(
     answer: Answer,
     doing: str,
     refusal: type[CodedRefusal],

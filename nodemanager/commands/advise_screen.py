@@ -103,7 +103,7 @@ class Costs:
             causes = sorted({name for _, each in timed for name in each})
             width = 10 if kind == "day" else 16
             rows = [
-                (times.told(at, terminal=terminal)[:width], total_of(each), each)
+                (times.time_text(at, terminal=terminal)[:width], total_of(each), each)
                 for at, each in timed
             ]
         headings = [kind, "money", *causes, "node-hours", "without price"]
@@ -151,7 +151,7 @@ def recorded_json(path: Path, found: Past) -> dict[str, Any]:
 
 
 def headline(path: Path, found: Past, *, terminal: bool) -> str:
-    since, until = (times.told(at, terminal=terminal) for at in (found.first, found.last))
+    since, until = (times.time_text(at, terminal=terminal) for at in (found.first, found.last))
     return f"{path}: {found.decisions:,} decisions, {since} to {until}"
 
 

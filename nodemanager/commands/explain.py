@@ -144,15 +144,15 @@ class _Asked:
         # These imports are slow, and shell completion must not wait for them.
         from nodemanager.core.operate.naming import UnknownIdError
         from nodemanager.journal.explained import MOST, Part, view_at
-        from nodemanager.journal.job import told_any, told_job
+        from nodemanager.journal.job import explain_any, explain_job
 
         with _progress() as step:
             decision = view_at(existing_journal(path, given=given), self.at, step=step)
         try:
             if self.is_job:
-                return told_job(decision, self.id, source=str(path), journal=path)
+                return explain_job(decision, self.id, source=str(path), journal=path)
             part = Part(self.since, most=math.inf if self.whole else MOST)
-            return told_any(decision, self.id, source=str(path), journal=path, part=part)
+            return explain_any(decision, self.id, source=str(path), journal=path, part=part)
         except UnknownIdError as error:
             raise UnknownError(f"{path}: {error}") from error
 

@@ -14,9 +14,8 @@ from nodemanager.commands import show
 from nodemanager.commands.common import client, daemon_flags, examples
 from nodemanager.commands.completion import complete_id
 from nodemanager.commands.times import given as time_given
-from nodemanager.commands.watch import told as answer_of
+from nodemanager.commands.watch import show_it, watch_option
 from nodemanager.commands.watch import watch as watch_it
-from nodemanager.commands.watch import watch_option
 from nodemanager.core.explain.lists import (
     GROUPS,
     JOBS,
@@ -170,7 +169,7 @@ def jobs(id: str | None, config: str | None, **given: Any) -> None:
     if id is not None:
         from nodemanager.commands.why_screen import job_screen
 
-        answer_of(
+        show_it(
             lambda: daemon.explain(id, job=True),
             given["watch"],
             lambda shown: job_screen(shown, time.time()),
@@ -246,10 +245,10 @@ def _from_journal(
     now = time.time()
     since = now - LATELY_S if since is None else since
     try:
-        told = lately(existing_journal(path, given=True), since, until=until, id=id, quiet=quiet)
+        shown = lately(existing_journal(path, given=True), since, until=until, id=id, quiet=quiet)
     except UnknownIdError as error:
         raise JournalError(f"{path}: {error}") from error
-    return {"at": now, **told}
+    return {"at": now, **shown}
 
 
 @click.command(
@@ -294,7 +293,7 @@ def _show(
             Group(screen.table(found, columns, whole=whole, terminal=True), foot) if found else foot
         )
 
-    def told(shown: Json) -> None:
+    def print_it(shown: Json) -> None:
         """Print it; its foot only on a terminal, in a pipe only where no row was found."""
         rows, more = seen(shown)
         found = kind.chosen(rows, query)
@@ -313,7 +312,7 @@ def _show(
                 show.say(show.console(stderr=True), foot)
 
     if watch is None:
-        told(ask())
+        print_it(ask())
     else:
         in_place = output in ("table", "wide")
-        watch_it(ask, watch, drawn=drawn, told=told, in_place=in_place)
+        watch_it(ask, watch, drawn=drawn, printed=print_it, in_place=in_place)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.commands.replay_values import Sweep, Tried, is_duration, shown
-from nodemanager.commands.times import told
+from nodemanager.commands.times import time_text
 from nodemanager.config.deciding import VARIABLE
 from nodemanager.config.options import Option
 from nodemanager.core.model.settings import Settings
@@ -191,7 +191,7 @@ def move_cells(move: Move, *, terminal: bool) -> tuple[str, ...]:
         move.by.value,
         move.reason.value if move.reason else "-",
         *(
-            "not yet" if at is None else told(at, terminal=terminal)
+            "not yet" if at is None else time_text(at, terminal=terminal)
             for at in (move.before, move.after)
         ),
         f"{'+' if move.gain_s >= 0 else '-'}{span(abs(move.gain_s))}",
@@ -204,11 +204,11 @@ HIT_COLUMNS = ("record", "slot", "host", "node", "by", "freed", "pinged", "after
 def hit_cells(one: LifeHit, *, terminal: bool) -> tuple[str, ...]:
     """The cells of a row, one for each of HIT_COLUMNS."""
     hit = one.first
-    seen_at = told(hit.pinged_at or hit.alive_at, terminal=terminal)
+    seen_at = time_text(hit.pinged_at or hit.alive_at, terminal=terminal)
     return (
         *_life_cells(hit.life),
         hit.by.value,
-        told(hit.freed_at, terminal=terminal),
+        time_text(hit.freed_at, terminal=terminal),
         seen_at if hit.pinged_at is not None else f"listed {seen_at}",
         span((hit.pinged_at or hit.alive_at) - hit.freed_at),
         visible(", ".join(one.labels)),
@@ -325,7 +325,7 @@ def in_words(basis: Basis, *, terminal: bool = False) -> str:
         return f"no {window.one} ended"
     many = window.many if seen.count > 1 else window.one
     longest = f"{seen.longest_s:g} listings" if window.counted else span(seen.longest_s)
-    whose = f"{visible(seen.whose)}, {told(seen.at, terminal=terminal)}"
+    whose = f"{visible(seen.whose)}, {time_text(seen.at, terminal=terminal)}"
     return f"{seen.count} {many} ended, the longest {longest} ({whose})"
 
 

@@ -26,7 +26,7 @@ from nodemanager.commands.replay_result import (
     move_cells,
     numbers_of,
 )
-from nodemanager.commands.times import told
+from nodemanager.commands.times import time_text
 
 ROWS = 20
 """The most rows shown in a table; --report and --json have all."""
@@ -96,7 +96,7 @@ def _gap(out: Console) -> None:
 
 def _headline(result: ReplayResult, *, terminal: bool) -> Text:
     outline, replayed = result.outline, result.replayed
-    since, until = (told(at, terminal=terminal) for at in (outline.first, outline.last))
+    since, until = (time_text(at, terminal=terminal) for at in (outline.first, outline.last))
     many = f"{outline.decisions:,} decision{'s' if outline.decisions != 1 else ''}"
     period = f"{result.path}: {many}, {since} to {until}"
     if not outline.acts:
@@ -116,7 +116,7 @@ def _print_differences(result: ReplayResult, out: Console) -> None:
     for one in result.replayed.differences[:ROWS]:
         made.add_row(
             show.cell(one.plan_id),
-            told(one.wall, terminal=terminal),
+            time_text(one.wall, terminal=terminal),
             one.subject,
             show.cell(one.id),
             " ".join(one.recorded) if one.recorded else "-",

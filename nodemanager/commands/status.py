@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from nodemanager.commands.common import answered, client, examples
-from nodemanager.commands.watch import told, watch_option
+from nodemanager.commands.watch import show_it, watch_option
 from nodemanager.lib.logline import Json
 from nodemanager.lib.near import did_you_mean
 
@@ -47,7 +47,7 @@ def why(size: str | None, watch: float | None, as_json: bool, config: str | None
             raise UnknownSizeError(f"there is no size {size!r}{hint}; the sizes are {known}")
         return shown
 
-    told(ask, watch, screen, as_json=as_json)
+    show_it(ask, watch, screen, as_json=as_json)
 
 
 @click.command(
@@ -76,4 +76,4 @@ def status(watch: float | None, as_json: bool, config: str | None) -> None:
             return shown
 
     daemon = client(config)
-    told(ask, watch, screen, as_json=as_json)
+    show_it(ask, watch, screen, as_json=as_json)

@@ -86,6 +86,6 @@ def local(at: float) -> str:
     return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def told(at: float, *, terminal: bool) -> str:
+def time_text(at: float, *, terminal: bool) -> str:
     """Epoch seconds as local time on a terminal, as RFC 3339 in UTC in a pipe."""
     return local(at) if terminal else timestamp(at)

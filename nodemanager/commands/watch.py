@@ -30,7 +30,7 @@ watch_option = click.option(
 )
 
 
-def told(
+def show_it(
     ask: Fetch, every: float | None, drawn: Callable[[Json], RenderableType], *, as_json: bool
 ) -> None:
     """Show the answer as it is `drawn` or as JSON, once or, with `every`, again and again."""
@@ -44,7 +44,7 @@ def told(
     if every is None:
         tell(ask())
     else:
-        watch(ask, every, drawn=drawn, told=tell, in_place=not as_json)
+        watch(ask, every, drawn=drawn, printed=tell, in_place=not as_json)
 
 
 def watch(
@@ -52,10 +52,10 @@ def watch(
     every: float,
     *,
     drawn: Callable[[Json], RenderableType],
-    told: Callable[[Json], None],
+    printed: Callable[[Json], None],
     in_place: bool,
 ) -> None:
-    """Show what `ask` gives: `drawn` in place on a terminal, else each as `told` prints it.
+    """Show what `ask` gives: `drawn` in place on a terminal, else each as `printed` prints it.
 
     An error of a later answer does not end it: a daemon may restart meanwhile.
     """
@@ -64,12 +64,12 @@ def watch(
         if in_place and out.is_terminal and not out.is_dumb_terminal:
             _refresh(ask, every, drawn)
         else:
-            _repeat(ask, every, told)
+            _repeat(ask, every, printed)
     except KeyboardInterrupt:
         return
 
 
-def _repeat(ask: Fetch, every: float, told: Callable[[Json], None]) -> None:
+def _repeat(ask: Fetch, every: float, printed: Callable[[Json], None]) -> None:
     """Print one answer after the other, for a pipe."""
     from nodemanager.commands.client import ClientError
 
@@ -82,7 +82,7 @@ def _repeat(ask: Fetch, every: float, told: Callable[[Json], None]) -> None:
                 raise
             click.echo(f"nodemanager: {visible(str(error))}", err=True)
         else:
-            told(shown)
+            printed(shown)
         first = False
         time.sleep(every)
 

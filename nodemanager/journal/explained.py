@@ -91,7 +91,7 @@ def _until(entries: Any, wall: float) -> Any:
         yield entry
 
 
-def told(
+def explanation(
     decision: DecisionView, given: str, *, source: str, journal: Path | None, part: Part = NEWEST
 ) -> Json:
     """Everything about the record or node that `given` names; its history from `journal`, if any.

@@ -18,7 +18,7 @@ from nodemanager.core.explain.jobs import WaitingJob, jobs
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.observe.facts import DemandSeen, SchedulerSeen
 from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
-from nodemanager.journal.explained import NEWEST, Part, plain, told, view_at
+from nodemanager.journal.explained import NEWEST, Part, explanation, plain, view_at
 from nodemanager.journal.opened import opened, reported_as_damage
 from nodemanager.journal.story import latest
 from nodemanager.lib.logline import Json, timestamp
@@ -27,7 +27,7 @@ from nodemanager.lib.near import did_you_mean
 _HAVE_QUEUES = (DemandSeen.__name__, SchedulerSeen.__name__)
 
 
-def told_any(
+def explain_any(
     decision: DecisionView, given: str, *, source: str, journal: Path | None, part: Part = NEWEST
 ) -> Json:
     """The explanation of the record, node or slot that `given` names, or else of that job.
@@ -35,17 +35,17 @@ def told_any(
     Raises UnknownIdError.
     """
     try:
-        return told(decision, given, source=source, journal=journal, part=part)
+        return explanation(decision, given, source=source, journal=journal, part=part)
     except AmbiguousIdError:
         raise
     except UnknownIdError as unknown:
         try:
-            return told_job(decision, given, source=source, journal=journal)
+            return explain_job(decision, given, source=source, journal=journal)
         except UnknownIdError:
             raise unknown from None
 
 
-def told_job(decision: DecisionView, given: str, *, source: str, journal: Path | None) -> Json:
+def explain_job(decision: DecisionView, given: str, *, source: str, journal: Path | None) -> Json:
     """What the job of that id waits for or has; `left_at` is when it was in the queue for the last
     time, if it is not any more. Raises UnknownIdError."""
     wall = decision.snapshot.wall

@@ -62,7 +62,7 @@ class SaidNotice(NamedTuple):
     problem: str | None = None
 
 
-def told(row: rows.Row, ping: Ping) -> dict[str, Any]:
+def columns_of(row: rows.Row, ping: Ping) -> dict[str, Any]:
     """The columns that the ping writes, without its time, address and slot.
 
     Raises WrongSecret, WrongInstance, and StoreRefused for malformed parameters.

@@ -23,8 +23,8 @@ from nodemanager.records.pings import (
     address_of,
     address_or_caller,
     answer_to,
+    columns_of,
     is_first,
-    told,
     word_or_none,
 )
 from nodemanager.records.query import ListQuery, plain_text, stored_time
@@ -134,7 +134,7 @@ class NodesResource:
     any other StoreError when the database fails (503).
     """
 
-    _told = staticmethod(told)
+    _columns_of = staticmethod(columns_of)
 
     def __init__(self, db: Database, naming: rows.Naming) -> None:
         self._db = db
@@ -243,7 +243,7 @@ class NodesResource:
                 if row is None or is_first(row):
                     continue
                 try:
-                    changed[number] = (row, self._told(row, ping))
+                    changed[number] = (row, self._columns_of(row, ping))
                 except StoreRefused as error:
                     # The traceback and this frame refer to each other, a cycle that only the
                     # garbage collector would free.
@@ -289,7 +289,7 @@ class NodesResource:
                 # Taken before the row's own lock, so that two first pings can't deadlock.
                 self._db.serialise(connection)
             row = rows.get(connection, uuid)
-            values = self._told(row, ping)
+            values = self._columns_of(row, ping)
             values["last_ping_at"] = self._db.now_ns(connection)
             taken: list[str] = []
             if row["ip_address"] is None:

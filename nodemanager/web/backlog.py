@@ -34,7 +34,7 @@ from nodemanager.core.operate.backlog import (
 )
 from nodemanager.lib.logline import Json, as_json, timestamp
 from nodemanager.lib.workers import Workers
-from nodemanager.web.commands import Doorkeeper, bad_request, body_of, text_of, told_by
+from nodemanager.web.commands import Doorkeeper, bad_request, body_of, text_of, user_named
 
 MOST_ITEMS = 100_000
 
@@ -100,7 +100,7 @@ class _Apply(_Resource):
     async def on_post(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
         order = _order(await body_of(request, {"by", "pool", "store", "account", "items"}))
-        order = replace(order, by=told_by(request, order.by))
+        order = replace(order, by=user_named(request, order.by))
         found = await self._workers.run(self._backlog.apply, order)
         if isinstance(found, str):
             raise falcon.HTTPConflict(title="not applied", description=found)
@@ -112,7 +112,7 @@ class _Stop(_Resource):
         self._door.lets_in(request)
         given = await request.get_media(default_when_empty={})
         by = text_of(given, "by") if isinstance(given, dict) else ""
-        count = await self._workers.run(self._backlog.stop, told_by(request, by))
+        count = await self._workers.run(self._backlog.stop, user_named(request, by))
         if isinstance(count, str):
             raise falcon.HTTPServiceUnavailable(title="no answer", description=count)
         _send(response, {"stopped": count})

@@ -66,7 +66,7 @@ class Doorkeeper(Protocol):
         ...
 
 
-def told_by(request: Request, said: str) -> str:
+def user_named(request: Request, said: str) -> str:
     """The name of the user who gave an order.
 
     Over TCP it is the name that the client sends. Over the Unix socket it is the kernel's; where
@@ -99,7 +99,7 @@ class _Order:
         known |= {"force"} if Takes.FORCE in self.verb.row.takes else set()
         known |= {"unlisted"} if Takes.UNLISTED in self.verb.row.takes else set()
         command = _command(self.verb, id, await body_of(request, known))
-        command = replace(command, by=told_by(request, command.by))
+        command = replace(command, by=user_named(request, command.by))
         missing = lacks_reason(command)
         if missing is not None:
             raise bad_request(f"{missing}: send `reason`")
@@ -182,7 +182,7 @@ class _Said:
         nodes = text_of(await body_of(request, {"nodes"}), "nodes")
         if not nodes:
             raise bad_request("nodes must name at least one node")
-        if not self.power.power(self.direction, nodes, told_by(request, "")):
+        if not self.power.power(self.direction, nodes, user_named(request, "")):
             raise falcon.HTTPServiceUnavailable(description="the daemon is still starting")
         response.status = falcon.HTTP_202
         response.media = {"taken": True}
@@ -206,7 +206,7 @@ class _Reload:
 
     async def on_post(self, request: Request, response: Response) -> None:
         self.door.lets_in(request)
-        by = told_by(request, text_of(await body_of(request), "by"))
+        by = user_named(request, text_of(await body_of(request), "by"))
         told = await self.workers.run(self.reload, by)
         if told is None:
             raise falcon.HTTPServiceUnavailable(

@@ -22,7 +22,7 @@ from nodemanager.core.explain.verify import NO_DECISION, Verification, verify
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal.explained import MOST, Part, plain
-from nodemanager.journal.job import told_any
+from nodemanager.journal.job import explain_any
 from nodemanager.lib.logline import Json
 from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Doorkeeper
@@ -88,7 +88,7 @@ def _explain(decision: DecisionView, journal: Path | None, request: Request, id:
         until=request.get_param_as_float("until"),
         most=math.inf if request.get_param_as_bool("all") else MOST,
     )
-    return told_any(decision, id, source=SOURCE, journal=journal, part=part)
+    return explain_any(decision, id, source=SOURCE, journal=journal, part=part)
 
 
 # Whether the pool is at rest, over HTTP.

@@ -48,7 +48,7 @@ from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LEVEL, LoggedEvent
 from nodemanager.journal.explained import plain
-from nodemanager.journal.job import job_json, told_job
+from nodemanager.journal.job import explain_job, job_json
 from nodemanager.journal.story import lately, latest
 from nodemanager.lib.logline import Json
 from nodemanager.lib.workers import Workers
@@ -92,7 +92,7 @@ def answer(decision: DecisionView, size: str | None) -> Json:
 
 
 def _job(decision: DecisionView, journal: Path | None, request: Request, id: str) -> Json:
-    return told_job(decision, id, source=SOURCE, journal=journal)
+    return explain_job(decision, id, source=SOURCE, journal=journal)
 
 
 LATELY_S = 3600.0

@@ -18,7 +18,7 @@ from nodemanager.commands.explain_screen import screen
 from nodemanager.commands.show import say
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import NodeManagerError
-from nodemanager.journal.explained import told, view_at
+from nodemanager.journal.explained import explanation, view_at
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.lib import control
 from nodemanager.web.explain import Explanations
@@ -128,7 +128,7 @@ def test_the_answer_comes_first_and_then_only_what_blocks(journal: Path) -> None
 def test_json_is_what_the_journal_tells(journal: Path) -> None:
     id = id_in(journal)
     shown = json.loads(printed(id, "--journal", str(journal), "--json"))
-    assert shown == told(view_at(journal), id, source=str(journal), journal=journal)
+    assert shown == explanation(view_at(journal), id, source=str(journal), journal=journal)
 
 
 def test_at_a_time_it_is_the_decision_before_it(journal: Path) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import click
 import pytest
 
-from nodemanager.commands.times import given, local, moment, told
+from nodemanager.commands.times import given, local, moment, time_text
 from nodemanager.lib.logline import span
 
 NOW = 1_772_366_700.0
@@ -108,8 +108,8 @@ def test_an_option_refuses_what_is_no_moment_as_a_usage_error() -> None:
 
 
 def test_a_terminal_is_told_local_time_and_a_pipe_utc() -> None:
-    assert told(NOW, terminal=True) == local(NOW) == "2026-03-01 13:05:00"
-    assert told(NOW, terminal=False) == "2026-03-01T12:05:00.000Z"
+    assert time_text(NOW, terminal=True) == local(NOW) == "2026-03-01 13:05:00"
+    assert time_text(NOW, terminal=False) == "2026-03-01T12:05:00.000Z"
 
 
 @pytest.mark.parametrize(

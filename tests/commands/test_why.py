@@ -16,7 +16,7 @@ from nodemanager.commands.client import ClientError
 from nodemanager.core.explain.explain import APPLY, DecisionView
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.operate.naming import UnknownIdError
-from nodemanager.journal.job import told_job
+from nodemanager.journal.job import explain_job
 from nodemanager.web import lists as answers
 from nodemanager.web.lists import ListRequest, waiting
 from tests.core.build import World, world
@@ -44,7 +44,7 @@ class Daemon:
     def explain(self, id: str, *, job: bool) -> dict[str, Any]:
         assert job
         try:
-            told = told_job(self._decision, id, source="daemon", journal=None)
+            told = explain_job(self._decision, id, source="daemon", journal=None)
         except UnknownIdError as error:
             raise ClientError(str(error)) from error
         return json.loads(json.dumps(told))  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from typing import Any
 from nodemanager.cli import main
 from nodemanager.errors import NoSuchRecord
 from nodemanager.records import rows
-from nodemanager.records.pings import Ping, Pinged, told
+from nodemanager.records.pings import Ping, Pinged, columns_of
 from nodemanager.records.resource import NodesResource, Outcomes
 
 GAP_S = 0.03
@@ -33,10 +33,10 @@ class _Late(NodesResource):
         before = dict(zip(("properties", "info"), rows.objects(seen), strict=True))
 
         def late(_now: rows.Row, ping: Ping) -> dict[str, Any]:
-            after = told(seen, ping)
+            after = columns_of(seen, ping)
             return {name: value for name, value in after.items() if value != before[name]}
 
-        self._told = late  # type: ignore[method-assign]
+        self._columns_of = late  # type: ignore[method-assign]
 
 
 def ping(self: NodesResource, ping: Ping) -> Pinged:
@@ -44,7 +44,7 @@ def ping(self: NodesResource, ping: Ping) -> Pinged:
         row = rows.find(connection, ping.uuid)
     if row is None:
         raise NoSuchRecord(f"no record {ping.uuid}")
-    told(row, ping)
+    columns_of(row, ping)
     # The gap between the look and the write is what this server is about.
     time.sleep(random.uniform(0.0, GAP_S))
     return _ping(_Late(self, row), ping)

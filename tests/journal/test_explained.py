@@ -14,7 +14,7 @@ from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
 from nodemanager.journal.event import LoggedEvent
-from nodemanager.journal.explained import Part, told, view_at
+from nodemanager.journal.explained import Part, explanation, view_at
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.lib.logline import Json
 from tests.core.build import EPOCH
@@ -48,7 +48,7 @@ def ids(decision: DecisionView) -> list[str]:
 
 
 def all_told(decision: DecisionView) -> list[Json]:
-    return [told(decision, one, source="test", journal=None) for one in ids(decision)]
+    return [explanation(decision, one, source="test", journal=None) for one in ids(decision)]
 
 
 @pytest.mark.parametrize("number", [5, 17, 18, 39])
@@ -85,7 +85,7 @@ def test_its_history_is_its_own_and_ends_with_the_decision(world: RandomWorld, p
     at = world.snapshots[30][0].wall
     decision = view_at(path, at)
     id = ids(decision)[0]
-    shown = told(decision, id, source="test", journal=path, part=Part(since=0.0))
+    shown = explanation(decision, id, source="test", journal=path, part=Part(since=0.0))
     assert shown["history"], "the first verdict at least"
     assert all(id in (one["record"], one["node"]) for one in shown["history"])
     assert all(one["at"] <= shown["at"] for one in shown["history"])
@@ -99,14 +99,16 @@ def test_what_is_listed_no_more_is_refused_with_its_last_mention(
     judged = {verdict.id for made in world.plans for verdict in made.records}
     gone = sorted(judged - set(ids(last)))
     with pytest.raises(UnknownIdError, match="the journal last mentions it at"):
-        told(last, gone[0], source="test", journal=path)
+        explanation(last, gone[0], source="test", journal=path)
 
 
 def test_a_journal_that_can_not_be_read_costs_the_history_alone(
     world: RandomWorld, path: Path
 ) -> None:
     decision = in_memory(world, 30)
-    shown = told(decision, ids(decision)[0], source="test", journal=path.with_name("none.db"))
+    shown = explanation(
+        decision, ids(decision)[0], source="test", journal=path.with_name("none.db")
+    )
     assert shown["history"] == []
     assert "none.db" in shown["history_problem"]
 
@@ -124,20 +126,22 @@ def test_a_history_folds_what_only_turns_busy_and_idle_and_says_what_it_leaves_o
 
     def shown() -> Json:
         assert journal.retry()
-        return told(decision, node, source="test", journal=path, part=Part(since=wall - 501))
+        return explanation(decision, node, source="test", journal=path, part=Part(since=wall - 501))
 
     folded = [one for one in shown()["history"] if one["count"] > 1]
     assert [(one["event"], one["count"]) for one in folded] == [("node.keep", 300)]
     assert shown()["history_left_out"] == 0
     early = Part(since=wall - 501, until=wall - 401)
-    (flips,) = told(decision, node, source="test", journal=path, part=early)["history"]
+    (flips,) = explanation(decision, node, source="test", journal=path, part=early)["history"]
     assert flips["count"] == 100
     for number in range(120):
         journal.tell(LoggedEvent(wall - 200 + number, "node.drain", node=node))
     newest = shown()["history"]
     assert len(newest) == 100
     assert shown()["history_left_out"] > 20
-    whole = told(decision, node, source="test", journal=path, part=Part(most=math.inf))
+    whole = explanation(decision, node, source="test", journal=path, part=Part(most=math.inf))
     assert whole["history_left_out"] == 0
-    older = told(decision, node, source="test", journal=path, part=Part(before=newest[0]["number"]))
+    older = explanation(
+        decision, node, source="test", journal=path, part=Part(before=newest[0]["number"])
+    )
     assert older["history"] + newest == whole["history"][-len(older["history"]) - 100 :]

@@ -16,7 +16,7 @@ from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
 from nodemanager.journal import reading, recording
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.explained import view_at
-from nodemanager.journal.job import told_any, told_job
+from nodemanager.journal.job import explain_any, explain_job
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.lib.logline import timestamp
 from tests.journal import random_world
@@ -65,20 +65,20 @@ def test_a_job_that_left_the_queue_is_told_with_what_it_had_then(
     assert MINE not in {one.id for one in decision.snapshot.demand or ()}
     times = waits_at(world, MINE)
     assert len(times) > 5, "in more than one segment"
-    told = told_job(decision, MINE, source="test", journal=path)
+    told = explain_job(decision, MINE, source="test", journal=path)
     assert (told["asked_at"], told["left_at"]) == (timestamp(times[0]), timestamp(times[-1]))
     (then,) = (one for one in jobs(view_at(path, times[-1])) if one.job == MINE)
     assert (told["state"], told["nodes"]) == (then.state.value, list(then.nodes))
-    assert told_any(decision, MINE, source="test", journal=path) == told
+    assert explain_any(decision, MINE, source="test", journal=path) == told
 
 
 def test_a_job_that_waits_is_told_as_it_is_and_since_when(world: RandomWorld, path: Path) -> None:
     decision = view_at(path)
-    told = told_job(decision, "other", source="test", journal=path)
+    told = explain_job(decision, "other", source="test", journal=path)
     assert told["left_at"] is None
     assert told["asked_at"] == timestamp(waits_at(world, "other")[0])
     before = view_at(path, waits_at(world, MINE)[-1])
-    assert told_job(before, MINE, source="test", journal=path)["left_at"] is None
+    assert explain_job(before, MINE, source="test", journal=path)["left_at"] is None
 
 
 def test_each_of_its_nodes_is_told_with_when_it_came(opened: Opener, path: Path) -> None:
@@ -94,7 +94,7 @@ def test_each_of_its_nodes_is_told_with_when_it_came(opened: Opener, path: Path)
     for at in (wall - 900.0, wall - 600.0, wall + 600.0):
         journal.tell(LoggedEvent(at, "node.paired", host=one.nodes[0]))
     assert journal.retry()
-    told = told_job(decision, one.job, source="test", journal=path)
+    told = explain_job(decision, one.job, source="test", journal=path)
     paired = {node["host"]: node["at"] for node in told["came"]}
     assert paired.keys() == set(one.nodes)
     assert timestamp(wall - 900.0) < paired[one.nodes[0]] <= timestamp(wall)
@@ -118,17 +118,17 @@ def test_no_decision_is_decoded_to_learn_that_a_node_that_is_gone_is_no_job(
     monkeypatch.setattr(reading, "_decided", counted)
     for node_id in gone:
         with pytest.raises(UnknownIdError):
-            told_job(decision, node_id, source="test", journal=path)
+            explain_job(decision, node_id, source="test", journal=path)
     assert gone
     assert decoded == []
-    told_job(decision, MINE, source="test", journal=path)
+    explain_job(decision, MINE, source="test", journal=path)
     assert 0 < len(decoded) <= recording.SEGMENT_DECISIONS, "only those of its last decision"
 
 
 def test_what_nothing_goes_by_is_no_job_either(world: RandomWorld, path: Path) -> None:
     decision = view_at(path)
     with pytest.raises(UnknownIdError, match="no waiting job has the id 'nix'; 1 wait, and the"):
-        told_job(decision, "nix", source="test", journal=path)
+        explain_job(decision, "nix", source="test", journal=path)
     with pytest.raises(UnknownIdError, match="nothing goes by 'nix'") as caught:
-        told_any(decision, "nix", source="test", journal=path)
+        explain_any(decision, "nix", source="test", journal=path)
     assert not isinstance(caught.value, AmbiguousIdError)

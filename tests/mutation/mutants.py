@@ -531,7 +531,7 @@ MUTANTS = (
         "NODE_LOST",
         "each run says once more that a node is lost",
         "core/safety/boot_loops.py",
-        "            loops = told(loops, one.life)",
+        "            loops = counted(loops, one.life)",
         "            pass",
         "tests/actors/test_losses.py::"
         "test_a_node_that_is_lost_while_nobody_looks_is_told_once_over_restarts",

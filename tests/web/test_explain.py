@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from nodemanager.core.explain.explain import DecisionView
-from nodemanager.journal.explained import told
+from nodemanager.journal.explained import explanation
 from nodemanager.web.explain import SOURCE, Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -71,7 +71,7 @@ def test_the_newest_decision_is_explained(daemon: Daemon, small: World) -> None:
     decision = daemon.decides(small)
     answer = daemon.get("compute7")
     assert answer.status_code == 200
-    assert answer.json() == told(decision, "r1", source=SOURCE, journal=None)
+    assert answer.json() == explanation(decision, "r1", source=SOURCE, journal=None)
     assert "s3cr3t" not in answer.text
 
 

@@ -74,7 +74,7 @@ class PlanOrders:
             runner.begin(Action.BIND, bind, bind.plan_id, now)
         for boot in made.boots:
             self._begin_setup(boot, now)
-        self._context.learn(OrdersBegun(told=self._context.team.demand is not None))
+        self._context.learn(OrdersBegun(with_errands=self._context.team.demand is not None))
 
     def _begin_setup(self, boot: BootOrder, now: float) -> None:
         store = self._context.state.identity.store

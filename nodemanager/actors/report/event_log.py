@@ -158,7 +158,7 @@ class EventLog:
     def errand(self, errand: Errand, error: Exception | None, plan_id: str) -> None:
         """Log what a scheduler was told, or that it was not."""
         level = INFO if error is None else WARNING
-        fields = {**errand.told, "error": error, "plan": plan_id}
+        fields = {**errand.log_fields, "error": error, "plan": plan_id}
         self._log.event(Event.SCHEDULER_TOLD, level=level, **fields)
 
     def list_failed(self, source: str, error: Exception, retry_s: float, took_s: float) -> None:

@@ -127,7 +127,7 @@ class DemandLog:
             )
         if self._apart.due([apart] if (apart := plan.wants.apart) is not None else [], now):
             assert apart is not None
-            self._log.event(Event.CONFIG_WARNING, level=WARNING, message=apart.told)
+            self._log.event(Event.CONFIG_WARNING, level=WARNING, message=apart.text)
         self._tell_unsatisfiable(plan.wants.unsatisfiable, plan, now)
         self._tell_rotations(plan.wants.rotations.sizes, plan, now)
         slots = plan.slots
@@ -185,7 +185,7 @@ class DemandLog:
 def _detail(reason: Reason, plan: Plan) -> str | None:
     """What an operator must know of that refusal beside its reason."""
     apart = None if plan.wants is None else plan.wants.apart
-    return apart.told if apart is not None and reason is Reason.NOT_IN_SCHEDULER else None
+    return apart.text if apart is not None and reason is Reason.NOT_IN_SCHEDULER else None
 
 
 TOLD_ELSEWHERE = OURS | {

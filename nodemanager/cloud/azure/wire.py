@@ -22,7 +22,7 @@ from nodemanager.cloud.transport import (
     TokenSource,
     each_page,
     json_object,
-    json_told,
+    json_of,
 )
 from nodemanager.errors import ForeignAnswer, IncompleteListing
 
@@ -191,7 +191,7 @@ def judged(answer: Answer, doing: str, *, bare_list: bool = False) -> AzureAnswe
     fine = 200 <= answer.status < 300
     if fine and not answer.content and not doing.startswith("GET"):
         return AzureAnswer({}, answer.status, answer.headers)
-    told = json_told(answer, doing, Refusal, _refusal)
+    told = json_of(answer, doing, Refusal, _refusal)
     if bare_list and isinstance(told, list):
         told = {"value": told}
     return AzureAnswer(json_object(told, doing), answer.status, answer.headers)

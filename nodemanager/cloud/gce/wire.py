@@ -12,7 +12,7 @@ from typing import Any
 
 from nodemanager.cloud.gce.errors import Refusal
 from nodemanager.cloud.gce.instance import Instance
-from nodemanager.cloud.transport import Answer, EndpointAnswers, TokenSource, each_page, json_told
+from nodemanager.cloud.transport import Answer, EndpointAnswers, TokenSource, each_page, json_of
 from nodemanager.errors import CloudError, ForeignAnswer, IncompleteListing
 
 PAGE_SIZE = 500
@@ -182,7 +182,7 @@ def judged(answer: Answer, doing: str, kind: str | None) -> dict[str, Any]:
 
     Answers about permissions have none.
     """
-    told = json_told(answer, doing, Refusal, _refusal)
+    told = json_of(answer, doing, Refusal, _refusal)
     if not isinstance(told, dict) or told.get("kind") != kind:
         found = told.get("kind") if isinstance(told, dict) else type(told).__name__
         raise ForeignAnswer(f"{doing}: answered by {str(found)[:120]}, not {kind}")

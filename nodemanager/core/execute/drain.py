@@ -50,15 +50,15 @@ class Drain(RecordAction[DrainOrder]):
         self, order: DrainOrder, answer: Record, seen: Seen, *, late: bool
     ) -> Step[OnceState[DrainOrder]]:
         told = DrainTold(answer.uuid, answer.drain)
-        return Step(None, tell=(told_of(order),), learn=() if late else (told,))
+        return Step(None, tell=(log_line(order),), learn=() if late else (told,))
 
     def failed(
         self, order: DrainOrder, failed: Failed, seen: Seen, *, late: bool
     ) -> Step[OnceState[DrainOrder]]:
-        return Step(None, tell=(told_of(order, failed.error),))
+        return Step(None, tell=(log_line(order, failed.error),))
 
 
-def told_of(order: AnyDrain, error: Exception | None = None, host: str | None = None) -> LogLine:
+def log_line(order: AnyDrain, error: Exception | None = None, host: str | None = None) -> LogLine:
     fields = {
         "node": order.node_id,
         "record": order.uuid,
@@ -100,7 +100,7 @@ class Dispatch(RecordAction[DispatchOrder]):
     ) -> Step[OnceState[DispatchOrder]]:
         told = SchedulerTold(order.record, order.hostname, order.on)
         return Step(
-            None, tell=(told_of(order, host=order.hostname),), learn=() if late else (told,)
+            None, tell=(log_line(order, host=order.hostname),), learn=() if late else (told,)
         )
 
     def failed(
@@ -109,4 +109,4 @@ class Dispatch(RecordAction[DispatchOrder]):
         learn: tuple[Learned, ...] = ()
         if isinstance(failed.effect, TellScheduler) and failed.error.definite and not late:
             learn = (SchedulerTold(order.record, order.hostname, None),)
-        return Step(None, tell=(told_of(order, failed.error, host=order.hostname),), learn=learn)
+        return Step(None, tell=(log_line(order, failed.error, host=order.hostname),), learn=learn)

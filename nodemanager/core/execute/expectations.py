@@ -36,10 +36,10 @@ class Drains:
         """The numbers of the orders, by record uuid."""
         return {uuid: order for uuid, (order, _) in self.given.items()}
 
-    def after_told(self, told: DrainTold, now: float) -> Drains:
-        given = {uuid: one for uuid, one in self.given.items() if uuid != told.record}
-        if told.order is not None:
-            given[told.record] = told.order, now
+    def after_told(self, orders: DrainTold, now: float) -> Drains:
+        given = {uuid: one for uuid, one in self.given.items() if uuid != orders.record}
+        if orders.order is not None:
+            given[orders.record] = orders.order, now
         return Drains(given)
 
     def after_listing(self, listing: Records) -> Drains:
@@ -57,32 +57,32 @@ class Drains:
 
 
 def dispatched_after(dispatched: Dispatched, one: SchedulerTold, now: float) -> Dispatched:
-    """What the scheduler was told, with that; an answered order is unclear no more."""
+    """What the scheduler was orders, with that; an answered order is unclear no more."""
     uuid = one.record.uuid
-    told = {id: order for id, order in dispatched.told.items() if id != uuid}
+    orders = {id: order for id, order in dispatched.orders.items() if id != uuid}
     unclear = {
         id: at for id, at in dispatched.unclear.items() if id != uuid and now - at <= LATE_ORDER_S
     }
     if one.on is not None:
-        told[uuid] = SchedulerOrder(one.hostname, one.record.incarnation, one.on, now)
+        orders[uuid] = SchedulerOrder(one.hostname, one.record.incarnation, one.on, now)
     elif one.unclear:
         unclear[uuid] = now
     elif uuid in dispatched.unclear and not one.unclear:
         unclear[uuid] = dispatched.unclear[uuid]
-    return replace(dispatched, told=told, unclear=unclear)
+    return replace(dispatched, orders=orders, unclear=unclear)
 
 
 def dispatched_listed(dispatched: Dispatched, listing: Listing[SchedulerNode]) -> Dispatched:
     """Without the orders that this listing, complete and begun since, does not show to stand."""
-    if not (dispatched.told and listing.complete):
+    if not (dispatched.orders and listing.complete):
         return dispatched
     drained = {node.name for node in listing.items if is_drained_by_us(node)}
-    told = {
+    orders = {
         uuid: order
-        for uuid, order in dispatched.told.items()
+        for uuid, order in dispatched.orders.items()
         if order.at >= listing.started_at or (order.on and order.hostname in drained)
     }
-    return replace(dispatched, told=told)
+    return replace(dispatched, orders=orders)
 
 
 def still_unheard(sizes: Mapping[str, str], history: History) -> Mapping[str, str]:

@@ -236,9 +236,9 @@ class Deciding:
 
 @dataclass(frozen=True, slots=True)
 class OrdersBegun:
-    """The newest plan's orders are being carried out; the scheduler is `told` its errands."""
+    """The newest plan's orders are being carried out; `with_errands` if a scheduler gets its."""
 
-    told: bool
+    with_errands: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,8 +204,8 @@ def after_own(state: State, own: OwnNews, settings: Settings) -> State:
                 recent=still_recent(state.recent, state.history, at),
                 writes=state.writes.still(at, settings),
             )
-        case news.OrdersBegun(told=told):
-            return _after_orders(state, at, settings, told=told)
+        case news.OrdersBegun(with_errands=with_errands):
+            return _after_orders(state, at, settings, with_errands=with_errands)
         case news.StoreAnswered():
             return _after_write(state, one, at, settings)
         case news.StoreListed(listing=listing):
@@ -262,7 +262,7 @@ def _after_inherited(state: State, one: news.Inherited, at: float, settings: Set
     return with_loops(state, boot_loops.joined(one.loops, limits.loops))
 
 
-def _after_orders(state: State, at: float, settings: Settings, *, told: bool) -> State:
+def _after_orders(state: State, at: float, settings: Settings, *, with_errands: bool) -> State:
     """The state once the newest plan's orders are on their way.
 
     While the pool rests, one of its set-ups is the probe (B5).
@@ -270,7 +270,7 @@ def _after_orders(state: State, at: float, settings: Settings, *, told: bool) ->
     made = state.plan
     if made is None:
         return state
-    if told:
+    if with_errands:
         dispatched = errands_sent(state.dispatched, made.errands, state.demand, at)
         state = replace(state, dispatched=dispatched)
     if not made.boots:
@@ -325,7 +325,8 @@ def _after_gone(state: State, gone: news.NodeGone, own: OwnNews, settings: Setti
     life = None if gone.record is None else life_key(gone.record, gone.incarnation)
     if gone.reason in FAILED_BOOTS or _ended_in_setup(gone, state.history):
         return _after_failed_boot(state, gone.node_id, gone.size, life, own, settings)
-    return state if life is None else with_loops(state, boot_loops.told(state.limits.loops, life))
+    loops = state.limits.loops
+    return state if life is None else with_loops(state, boot_loops.counted(loops, life))
 
 
 def _ended_in_setup(gone: news.NodeGone, history: History) -> bool:

@@ -146,7 +146,7 @@ def is_drained(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
 
     Whatever work it had been given before shows in that listing, and it is given none since.
     """
-    told, listing = snapshot.dispatched.told_of(record), snapshot.history.scheduler
+    told, listing = snapshot.dispatched.order_of(record), snapshot.history.scheduler
     word = report_on(record, snapshot.history, snapshot.now, settings)
     if told is None or not told.on or listing is None or word is None:
         return False
@@ -163,7 +163,7 @@ def stays(node_id: str, record: Record, snapshot: Snapshot) -> bool:
 
     Of a node that this run drained, no former run whose journal is lost had sent one.
     """
-    is_ours = snapshot.dispatched.told_of(record) is not None
+    is_ours = snapshot.dispatched.order_of(record) is not None
     return node_id in snapshot.late_destroys or (snapshot.unknown_destroys and not is_ours)
 
 

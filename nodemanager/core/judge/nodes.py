@@ -45,8 +45,8 @@ from nodemanager.core.observe.scheduled import (
     is_not_up,
     joined_state,
     may_get_work,
-    name_told,
     names_of,
+    node_named,
     pinged_by,
     report_on,
     suspended_word,
@@ -434,7 +434,7 @@ def _not_in_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
         if word is not None and word.node.state is WorkerState.BUSY:
             return subject.kept(Reason.BUSY, record=record.uuid)
     for name in names_of(subject.node, facts.history, facts.pairs.node_of):
-        told = name_told(name, facts.history, facts.now, facts.settings)
+        told = node_named(name, facts.history, facts.now, facts.settings)
         if told is not None and may_get_work(told):
             is_busy = told.state is WorkerState.BUSY
             return subject.kept(Reason.BUSY if is_busy else Reason.UP_IN_SCHEDULER, host=name)

@@ -135,20 +135,20 @@ class ErrandTried:
 class Dispatched:
     """What a scheduler was told of nodes, by record uuid (D12). Times are CLOCK_BOOTTIME.
 
-    `told` are the orders of this run that stand; one of unknown outcome does not count. `unclear`
+    `orders` are those of this run that stand; one of unknown outcome does not count. `unclear`
     has when a node was to get work again, where nobody knows whether it does: that may still undo a
     later drain. So may an order that a former run sent before `since`. `errands` are those of this
     run, by their keys.
     """
 
-    told: Mapping[str, SchedulerOrder] = field(default_factory=dict)
+    orders: Mapping[str, SchedulerOrder] = field(default_factory=dict)
     unclear: Mapping[str, float] = field(default_factory=dict)
     since: float | None = None
     errands: Mapping[str, ErrandTried] = field(default_factory=dict)
 
-    def told_of(self, record: Record) -> SchedulerOrder | None:
+    def order_of(self, record: Record) -> SchedulerOrder | None:
         """The order that stands for this life of the record, under its hostname of now."""
-        order = self.told.get(record.uuid)
+        order = self.orders.get(record.uuid)
         if order is None or order.incarnation != record.incarnation:
             return None
         return order if order.hostname == record.hostname else None

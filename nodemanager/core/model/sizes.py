@@ -38,8 +38,8 @@ class Sizes:
         self._by_type: dict[str, Size] = {}
         for size in self.by_price:
             self._by_type.setdefault(size.instance_type, size)
-        self._told: dict[tuple[str | None, ...], tuple[Size, str, float]] = {}
-        """What `told_of` found, by what it looked at: many nodes have few sizes."""
+        self._found: dict[tuple[str | None, ...], tuple[Size, str, float]] = {}
+        """What `priced` found, by what it looked at: many nodes have few sizes."""
 
     def named(self, name: str | None) -> Size | None:
         """The size with that name, else with that instance type, else None."""
@@ -55,7 +55,7 @@ class Sizes:
                 return by_name[name]
         return None if size is None else self._by_type.get(size) or by_name.get(size)
 
-    def told_of(
+    def priced(
         self, node: CloudNode, record: Record | None = None
     ) -> tuple[Size | None, str | None, float]:
         """The node's size, that size's name, and its price per hour (0: unknown).
@@ -64,18 +64,18 @@ class Sizes:
         """
         claim = record.claim if record is not None else None
         looked_at = node.tags.size, claim.size if claim is not None else None, node.size
-        told = self._told.get(looked_at)
-        if told is not None:
-            return told
+        found = self._found.get(looked_at)
+        if found is not None:
+            return found
         size = self.of_node(node, record)
         if size is not None:
-            told = self._told[looked_at] = size, size.name, size.price or 0.0
-            return told
+            found = self._found[looked_at] = size, size.name, size.price or 0.0
+            return found
         return None, size_name(node, record), (claim.price or 0.0) if claim is not None else 0.0
 
     def called(self, node: CloudNode, record: Record | None = None) -> str | None:
         """The name of the node's size, or the name it was booted as if that is not configured."""
-        return self.told_of(node, record)[1]
+        return self.priced(node, record)[1]
 
 
 def _claimed_size(record: Record | None) -> str | None:

@@ -256,7 +256,7 @@ def names_of(node: CloudNode, history: History, paired: Container[str]) -> tuple
     )
 
 
-def name_told(
+def node_named(
     name: str | None, history: History, now: float, settings: Settings
 ) -> SchedulerNode | None:
     """What a fresh answer of the scheduler says of a hostname, whosever it is."""

@@ -97,7 +97,7 @@ class ShutdownEvidence:
     scheduled: tuple[SchedulerNode, ...] = ()
 
     @property
-    def told(self) -> SchedulerNode | None:
+    def in_scheduler(self) -> SchedulerNode | None:
         """What the scheduler said of a node whose hostname is known."""
         return next(iter(self.scheduled), None)
 
@@ -214,7 +214,7 @@ def _not_unpaired(
 
 def _not_off(order: ShutdownOrder, found: ShutdownEvidence) -> Verdict | None:
     """What shows that a node is of use to its scheduler again, or may be (D12)."""
-    node_id, record, told = order.node_id, found.record, found.told
+    node_id, record, told = order.node_id, found.record, found.in_scheduler
     if record is None or record.incarnation != order.incarnation:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
     if told is None or not told.suspended or told.reserved:
@@ -227,7 +227,7 @@ def _joined(
     order: ShutdownOrder, found: ShutdownEvidence, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
     """What shows that a node that was never up in its scheduler is, or may be at work (D17)."""
-    node_id, record, told = order.node_id, found.record, found.told
+    node_id, record, told = order.node_id, found.record, found.in_scheduler
     if record is None or record.incarnation != order.incarnation:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
     if worker_state(record, snapshot.history, snapshot.now, settings) is WorkerState.BUSY:
@@ -243,7 +243,7 @@ def _not_bad(
 ) -> Verdict | None:
     """What shows that a node that failed, fell silent or was stopped is well, or may be."""
     record, node_id = found.record, order.node_id
-    listed, told = snapshot.history.present.get(node_id), found.told
+    listed, told = snapshot.history.present.get(node_id), found.in_scheduler
     if told is not None and told.state is WorkerState.BUSY and told.responds:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="it works in the scheduler")
     runs = listed is not None and listed.state is not CloudState.STOPPED
@@ -326,7 +326,7 @@ def _not_idle(
 
 def _not_done(order: ShutdownOrder, found: ShutdownEvidence, settings: Settings) -> Verdict | None:
     """Why a node stays that goes only while our drain holds, and it does no work (D2, D12)."""
-    told = found.told
+    told = found.in_scheduler
     if not settings.scheduled or (told is not None and is_done(told)):
         return None
     detail = "it is not drained in the scheduler any more"

@@ -65,7 +65,7 @@ class TellJob:
         return f"comment:{self.job}:{self.reason.value}"
 
     @property
-    def told(self) -> Mapping[str, Any]:
+    def log_fields(self) -> Mapping[str, Any]:
         """What the log says of it."""
         return {"action": "comment", "job": self.job, "reason": self.reason, "detail": self.text}
 
@@ -82,7 +82,7 @@ class CancelJob:
         return f"cancel:{self.job}"
 
     @property
-    def told(self) -> Mapping[str, Any]:
+    def log_fields(self) -> Mapping[str, Any]:
         return {"action": "cancel", "job": self.job, "reason": self.reason}
 
 
@@ -100,7 +100,7 @@ class DescribeNode:
         return f"describe:{self.node}"
 
     @property
-    def told(self) -> Mapping[str, Any]:
+    def log_fields(self) -> Mapping[str, Any]:
         features = ",".join(self.features)
         return {
             "action": "describe",
@@ -122,7 +122,7 @@ class MarkGone:
         return f"down:{self.node}"
 
     @property
-    def told(self) -> Mapping[str, Any]:
+    def log_fields(self) -> Mapping[str, Any]:
         return {"action": "down", "host": self.node, "record": self.record}
 
 
@@ -138,7 +138,7 @@ class ReturnNode:
         return f"resume:{self.node}"
 
     @property
-    def told(self) -> Mapping[str, Any]:
+    def log_fields(self) -> Mapping[str, Any]:
         """What the log says of it."""
         return {"action": "resume", "host": self.node, "record": self.record}
 
@@ -154,7 +154,7 @@ class SwitchOn:
         return f"on:{self.node}"
 
     @property
-    def told(self) -> Mapping[str, Any]:
+    def log_fields(self) -> Mapping[str, Any]:
         return {"action": "power_up", "host": self.node}
 
 
@@ -174,7 +174,7 @@ class SwitchOff:
         return f"off:{self.node}:{self.life or ''}"
 
     @property
-    def told(self) -> Mapping[str, Any]:
+    def log_fields(self) -> Mapping[str, Any]:
         return {"action": "power_down", "host": self.node, "record": self.record}
 
 

@@ -180,7 +180,7 @@ def _order_of(view: NodeView, snapshot: Snapshot, settings: Settings) -> Dispatc
     word = report_on(record, snapshot.history, snapshot.now, settings)
     if word is None or word.node.suspended or record.hostname is None:
         return None
-    told = snapshot.dispatched.told_of(record)
+    told = snapshot.dispatched.order_of(record)
     order = DispatchOrder(node_id, record, record.hostname, True, reason, snapshot.plan_id)
     if node_id not in snapshot.history.unwanted:
         is_told = told is not None and not told.on

@@ -316,7 +316,7 @@ class NameMismatch:
     like: str | None = None
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """What is wrong, and what to do about it."""
         if self.like is not None:
             return (

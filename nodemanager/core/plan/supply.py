@@ -324,14 +324,14 @@ class Supply:
         self._count_pending()
 
     def _count_views(self) -> None:
-        told_of, idle = self.sizes.told_of, WorkerState.IDLE
+        priced, idle = self.sizes.priced, WorkerState.IDLE
         leaving, untagged = Reason.SHUTTING_DOWN, Reason.UNTAGGED
         scheduled = self._settings.scheduled
         for view in self.views:
             reason = view.beneath or view.verdict.reason
             if reason in OUTSIDE:
                 continue
-            size, view.size, price = told_of(view.node, view.record)
+            size, view.size, price = priced(view.node, view.record)
             self.existing += 1
             self.price += price
             if reason is untagged:

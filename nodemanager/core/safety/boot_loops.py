@@ -75,7 +75,7 @@ def after_end(
     return after if life is None else replace(after, counted=after.counted | {life})
 
 
-def told(loops: Loops, life: str) -> Loops:
+def counted(loops: Loops, life: str) -> Loops:
     """The loops that know the life's end: we ended it, or it is told as lost."""
     return replace(loops, counted=loops.counted | {life})
 
@@ -180,7 +180,7 @@ def nodes_ended(snapshot: Snapshot, settings: Settings) -> tuple[Snapshot, tuple
                 life=one.life,
             )
         else:
-            loops = told(loops, one.life)
+            loops = counted(loops, one.life)
     if loops is not limits.loops:
         snapshot = changed(snapshot, limits=replace(limits, loops=loops))
     if history is not snapshot.history:

@@ -13,8 +13,8 @@ from nodemanager.core.explain.lists import DECISIONS, TableRow
 from nodemanager.core.model.reasons import Kind
 from nodemanager.core.operate.verbs import CommandTarget, Verb
 from nodemanager.journal.event import LEVEL
-from nodemanager.journal.explained import Part, told
-from nodemanager.journal.job import told_job
+from nodemanager.journal.explained import Part, explanation
+from nodemanager.journal.job import explain_job
 from nodemanager.lib.logline import Json, name_of, span
 from nodemanager.web.dashboard.lists import ways
 from nodemanager.web.dashboard.overview import alerts_block
@@ -46,7 +46,7 @@ def thing(
         before=number_of(query.get("before")),
     )
     journal = source.explanations.journal
-    shown = told(seen.decision, given, source=SOURCE, journal=journal, part=part_of_it)
+    shown = explanation(seen.decision, given, source=SOURCE, journal=journal, part=part_of_it)
     doing = DOING.get(shown["verdict"]["kind"], words(shown["verdict"]["kind"]))
     stand = _orders(seen, shown)
     html = part("verdict", shown, doing)
@@ -68,7 +68,7 @@ def thing(
 def job(source: Source, seen: ShownDecision, given: str) -> Page:
     """The page of a job, also of one that left the queue. Raises UnknownIdError."""
     journal = source.explanations.journal
-    shown = told_job(seen.decision, given, source=SOURCE, journal=journal)
+    shown = explain_job(seen.decision, given, source=SOURCE, journal=journal)
     blocks = (
         alerts_block(seen),
         Block("job", "What becomes of it", part("job", shown, _epoch), wide=True),

@@ -64,7 +64,7 @@ def order(made: World, *, on: bool = True, **fields: Any) -> None:
     """The scheduler has answered that order now."""
     incarnation = made.record("r1").incarnation
     one = replace(SchedulerOrder(HOST, incarnation, on, made.now), **fields)
-    made.flags |= {"dispatched": Dispatched(told={"r1": one})}
+    made.flags |= {"dispatched": Dispatched(orders={"r1": one})}
 
 
 def test_an_idle_node_that_nobody_wants_is_drained_first_and_goes_once_it_is_d12() -> None:
@@ -284,7 +284,7 @@ def test_what_a_listing_does_not_show_stands_no_more() -> None:
 
     def after(node: SchedulerNode, began: float, complete: bool = True) -> bool:
         listing = Listing((node,), made.now + began, made.now + began + 1.0, complete)
-        return "r1" in dispatched_listed(dispatched, listing).told
+        return "r1" in dispatched_listed(dispatched, listing).orders
 
     assert after(DRAINED, 1.0)
     assert not after(FREE, 1.0)
@@ -303,7 +303,7 @@ def test_an_order_without_an_answer_is_unclear_until_one_is_answered() -> None:
     assert again.unclear == {"r1": 100.0}
     drained = dispatched_after(again, SchedulerTold(record, HOST, True), 120.0)
     assert drained.unclear == {}
-    assert drained.told_of(record) == SchedulerOrder(HOST, record.incarnation, True, 120.0)
+    assert drained.order_of(record) == SchedulerOrder(HOST, record.incarnation, True, 120.0)
 
 
 def test_a_segment_of_the_journal_begins_with_what_the_scheduler_said() -> None:

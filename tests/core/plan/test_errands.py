@@ -349,7 +349,7 @@ def returned(made: World, *nodes: SchedulerNode, **flags: Any) -> list[ReturnNod
 def test_a_name_that_was_given_up_and_is_free_is_resumed_and_again_if_that_failed() -> None:
     made = given_up()
     (errand,) = returned(made, NOT_COME)
-    assert errand.told == {"action": "resume", "host": HOST, "record": "r1"}
+    assert errand.log_fields == {"action": "resume", "host": HOST, "record": "r1"}
     ended(made, errand, FAILED)
     assert returned(made, NOT_COME) == []
     made.advance(made.settings.max_poll_time)
@@ -379,7 +379,7 @@ LATE = replace(AS_IT_SHOULD, state=DOWN, reason=f"{OURS}destroyed")
 def test_a_node_that_we_called_gone_and_that_answers_is_resumed() -> None:
     """The order was about the node of that name before, and came late (seed 992000243)."""
     (errand,) = told(scheduled(), LATE)
-    assert errand.told == {"action": "resume", "host": HOST, "record": "r1"}
+    assert errand.log_fields == {"action": "resume", "host": HOST, "record": "r1"}
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def test_what_waits_for_a_machine_that_the_cloud_refused_is_queued_again_once() 
     life = released(made)
     (errand,) = switched_off(made, WANTED, limits=NO_ROOM)
     assert errand == SwitchOff(HOST, "r1", life)
-    assert errand.told == {"action": "power_down", "host": HOST, "record": "r1"}
+    assert errand.log_fields == {"action": "power_down", "host": HOST, "record": "r1"}
     assert is_still_off(errand, WANTED)
     assert not is_still_off(errand, replace(WANTED, wanted=False))
     ended(made, errand, DONE)

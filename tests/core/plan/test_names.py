@@ -97,9 +97,9 @@ def test_both_forms_of_a_name_and_the_remedy_are_told(
     found = apart(pattern, 2, frozenset(theirs))
     first = pattern % {"slot_number": 1}
     assert found == NameMismatch(2, first, like)
-    assert first in found.told
-    assert "[Registry] hostname" in found.told if like else "NodeName=" in found.told
-    assert like is None or like in found.told
+    assert first in found.text
+    assert "[Registry] hostname" in found.text if like else "NodeName=" in found.text
+    assert like is None or like in found.text
 
 
 def test_names_that_agree_are_not_told() -> None:

@@ -44,7 +44,7 @@ class Tiny:
     @property
     def believed(self) -> bool:
         """Whether the node would go, once a listing shows it drained."""
-        order = self.known.told.get("r1")
+        order = self.known.orders.get("r1")
         return order is not None and order.on and self.drained
 
 
@@ -68,7 +68,7 @@ class TinyDispatch:
 
     def begins(self) -> Iterable[tuple[DispatchOrder, Tiny]]:
         order = SchedulerOrder(HOST, self._record(Tiny()).incarnation, True, 1.0)
-        told = Tiny(drained=True, known=Dispatched(told={"r1": order}))
+        told = Tiny(drained=True, known=Dispatched(orders={"r1": order}))
         yield self._order(Tiny(), on=True), Tiny()
         yield self._order(told, on=False), replace(told, wanted=True)
         # One that a former run drained is drained anew, or gets work again.

@@ -207,7 +207,7 @@ class ScheduledShutdown(TinyShutdown):
             made.plan()
         (record,) = made.records
         told = SchedulerOrder("compute1", record.incarnation, True, made.now)
-        made.flags |= {"dispatched": Dispatched(told={"r": told})}
+        made.flags |= {"dispatched": Dispatched(orders={"r": told})}
         made.advance(1.0)
         made.poll_scheduler(drained)
         made.plan()
