@@ -66,7 +66,6 @@ setup(
         "requests>=2.32,<3",
         "rich>=13,<16",
         "SQLAlchemy>=2.0,<3",
-        "structlog>=24,<27",
         "urllib3>=2,<3",
         "uvicorn>=0.50,<0.60",
     ],

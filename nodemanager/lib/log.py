@@ -22,10 +22,6 @@ from logging.handlers import WatchedFileHandler
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
-import structlog
-from structlog.stdlib import ProcessorFormatter
-from structlog.typing import EventDict, WrappedLogger
-
 from nodemanager.core.model.keys import LogKey
 from nodemanager.core.model.reasons import Event
 from nodemanager.errors import StartError
@@ -178,10 +174,14 @@ _KEYS = frozenset(key.value for key in LogKey)
 _PRIORITY = {"debug": "<7>", "warning": "<4>", "error": "<3>", "critical": "<2>"}
 
 
+class _Line(dict[str, Any]):
+    """The fields of one of our lines, with every secret masked."""
+
+
 class Logger:
     """A named source of log lines; a line below its level costs only a look-up."""
 
-    __slots__ = ("_out", "_std", "listeners")
+    __slots__ = ("_std", "listeners")
 
     strict = False
     """Raise on an unknown event or key, as tests do; production logs it anyway."""
@@ -190,11 +190,6 @@ class Logger:
         self.listeners: list[Listener] = []
         """Called for every event, even one below the level that is written."""
         self._std = logging.getLogger(name)
-        self._out: Any = structlog.wrap_logger(
-            self._std,
-            processors=[_masked, ProcessorFormatter.wrap_for_formatter],
-            wrapper_class=structlog.stdlib.BoundLogger,
-        ).bind()
 
     def enabled(self, level: int) -> bool:
         """Whether a line of `level` would be written; check before computing costly fields."""
@@ -207,7 +202,7 @@ class Logger:
         for told in self.listeners:
             told(event, level, fields)
         if self._std.isEnabledFor(level):
-            self._out.log(level, event, **fields)
+            self._write(level, event, fields)
 
     def failure(
         self, event: Event, error: BaseException, /, *, level: int = ERROR, **fields: object
@@ -219,7 +214,10 @@ class Logger:
             told(event, level, {**fields, LogKey.ERROR: error})
         if self._std.isEnabledFor(level):
             fields |= {LogKey.ERROR: error, LogKey.TRACEBACK: _traceback(error)}
-            self._out.log(level, event, **fields)
+            self._write(level, event, fields)
+
+    def _write(self, level: int, event: Event, fields: Fields) -> None:
+        self._std.log(level, _Line(masked({LogKey.EVENT: event, **fields})))
 
 
 def get(name: str) -> Logger:
@@ -301,35 +299,34 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
     return dict(record.msg) if isinstance(record.msg, dict) else {}
 
 
-class _Formatter(ProcessorFormatter):
+class _Formatter(logging.Formatter):
     def __init__(self, format: str, *, journal: bool, screen: Screen | None = None) -> None:
         self._screen = screen
         self._render = RENDERERS[format]
         self._always_level = format == "json"
         self._journal = journal
-        super().__init__(foreign_pre_chain=[_library, _masked], processors=[self._line])
+        super().__init__()
 
     def format(self, record: logging.LogRecord) -> str:
         try:
-            return super().format(record)
+            said: object = record.msg
+            ours = dict(said) if isinstance(said, _Line) else None
+            return self._line(record, ours or masked(_library(record)))
         except Exception as error:
             # Mostly a library's line whose arguments don't fit its text: log it unformatted.
-            fields: EventDict = {
-                "_record": record,
+            fields: dict[str, Any] = {
                 LogKey.EVENT: Event.LIBRARY,
                 LogKey.LOGGER: record.name,
                 LogKey.MESSAGE: redact.text(repr(record.msg)),
                 LogKey.ERROR: redact.text(describe(error)),
             }
-            return self._line(None, "", fields)
+            return self._line(record, fields)
 
-    def _line(self, _: WrappedLogger, method: str, fields: EventDict) -> str:
-        record: logging.LogRecord = fields.pop("_record")
-        fields.pop("_from_structlog", None)
+    def _line(self, record: logging.LogRecord, fields: dict[str, Any]) -> str:
         level = record.levelname.lower()
         if self._screen is not None:
             return self._screen.line(fields, record.created, level)
-        head: EventDict = {}
+        head: dict[str, Any] = {}
         if not self._journal:
             head[LogKey.TS] = timestamp(record.created)
         head[LogKey.EVENT] = fields.pop(LogKey.EVENT)
@@ -339,14 +336,12 @@ class _Formatter(ProcessorFormatter):
         return _PRIORITY.get(level, "") + line if self._journal else line
 
 
-def _library(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
+def _library(record: logging.LogRecord) -> dict[str, Any]:
     """A library's message and exception as the fields of an event."""
-    record: logging.LogRecord = fields["_record"]
-    found: EventDict = {
-        "_record": record,
+    found: dict[str, Any] = {
         LogKey.EVENT: Event.LIBRARY,
         LogKey.LOGGER: record.name,
-        LogKey.MESSAGE: fields[LogKey.EVENT].strip(),
+        LogKey.MESSAGE: record.getMessage().strip(),
     }
     error = record.exc_info[1] if record.exc_info else None
     if error is not None:
@@ -354,16 +349,10 @@ def _library(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
     return found
 
 
-def _masked(_: WrappedLogger, method: str, fields: EventDict) -> EventDict:
-    return masked(fields)
-
-
-def masked(fields: EventDict) -> EventDict:
+def masked(fields: dict[str, Any]) -> dict[str, Any]:
     """The same fields with every secret masked."""
     secret_option = redact.is_secret(str(fields.get(LogKey.OPTION, "")))
     for key, given in fields.items():
-        if key == "_record":
-            continue
         if isinstance(given, BaseException):
             given = describe(given)
         if secret_option and key in (LogKey.OLD, LogKey.NEW) and given is not None:
@@ -407,8 +396,5 @@ def _handler(file: str) -> FileHandler | StdioHandler:
 
 def _lost_line(lost: int) -> logging.LogRecord:
     record = logging.LogRecord(_OURS, WARNING, "", 0, "", (), None)
-    record.msg = {LogKey.EVENT: Event.LOG_LOST, LogKey.COUNT: lost}
-    # structlog's formatter recognises our lines by these attributes, which wrap_for_formatter sets.
-    record._logger = None
-    record._name = "warning"
+    record.msg = _Line({LogKey.EVENT: Event.LOG_LOST, LogKey.COUNT: lost})
     return record

@@ -12,12 +12,14 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 import requests
 
+from tests import forked
+from tests.forked import Forked
 from tests.live.harness import free_port
 from tests.waiting import until
 
@@ -46,19 +48,29 @@ settle = 1
 """
 
 Line = dict[str, str]
+Environ = Mapping[str, str]
+Python = Sequence[str]
+PROGRAM = ("-m", "nodemanager")
+"""As systemd's unit executes it."""
 
 
 class Daemon:
-    """A daemon process and the lines it wrote so far."""
+    """A daemon process and the lines it wrote so far.
 
-    def __init__(self, arguments: list[str], environ: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=os.environ | environ,
-        )
+    A fork of a process that has imported the program; `python ARGUMENTS` where those are given.
+    """
+
+    def __init__(self, *words: str, environ: Environ | None = None, python: Python = ()) -> None:
+        reads, writes = os.pipe()
+        env = {**os.environ, "PYTHONPATH": os.getcwd(), **(environ or {})}
+        self.process: subprocess.Popen[bytes] | Forked
+        with open(writes, "wb") as output:
+            if python:
+                line = [sys.executable, *python, *words]
+                self.process = subprocess.Popen(line, stdout=output, stderr=output, env=env)
+            else:
+                self.process = forked.start(*words, env=env, output=output)
+        self._said = open(reads, encoding="utf-8")  # noqa: SIM115  # until its last line
         self.raw: list[str] = []
         self._news = threading.Condition()
         self._ended = False
@@ -66,11 +78,11 @@ class Daemon:
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self._news:
-                self.raw.append(line.rstrip("\n"))
-                self._news.notify_all()
+        with self._said:
+            for line in self._said:
+                with self._news:
+                    self.raw.append(line.rstrip("\n"))
+                    self._news.notify_all()
         with self._news:
             self._ended = True
             self._news.notify_all()
@@ -136,9 +148,8 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 def start(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     started: list[Daemon] = []
 
-    def daemon(*arguments: str | Path, **environ: str) -> Daemon:
-        words = ["-m", "nodemanager", *map(str, arguments)]
-        made = Daemon(words, {"PYTHONPATH": os.getcwd()} | environ)
+    def daemon(*words: str | Path, python: Python = (), **environ: str) -> Daemon:
+        made = Daemon(*map(str, words), environ=environ, python=python)
         started.append(made)
         return made
 
@@ -159,7 +170,7 @@ def code_of(script: str) -> list[str]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT], ids=lambda one: one.name)
 def test_a_stop_is_clean_and_soon(write: Write, start: Start, number: signal.Signals) -> None:
     """P7: SIGQUIT, too, as the forerunner."""
-    daemon = start("--config", write(min_nodes=1))
+    daemon = start("--config", write(min_nodes=1), python=PROGRAM)
     daemon.waits_for("node.created")
     began = time.monotonic()
     daemon.send(number)
@@ -360,21 +371,12 @@ def test_a_watchdog_is_not_fed_once_an_actor_hangs(
         path.read_text(encoding="utf-8").replace("[Manage]", "watchdog = 2\n[Manage]"),
         encoding="utf-8",
     )
-    daemon = Daemon(
-        [*code_of(hang), "--config", str(path)],
-        {
-            "PYTHONPATH": os.getcwd(),
-            "NOTIFY_SOCKET": str(systemd.path),
-            "WATCHDOG_USEC": "1500000",
-        },
-    )
-    try:
-        stuck = daemon.waits_for("actor.stuck")
-        assert stuck["actor"] == "CloudNodeListActor"
-        assert daemon.ends(100) == 1
-        assert daemon.lines[-1]["reason"] == "an actor is stuck"
-    finally:
-        daemon.kill()
+    told = {"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "1500000"}
+    daemon = start("--config", path, python=code_of(hang), **told)
+    stuck = daemon.waits_for("actor.stuck")
+    assert stuck["actor"] == "CloudNodeListActor"
+    assert daemon.ends(100) == 1
+    assert daemon.lines[-1]["reason"] == "an actor is stuck"
 
 
 def test_a_lock_file_that_was_removed_is_noticed_and_put_back(write: Write, start: Start) -> None:
@@ -406,7 +408,9 @@ def test_a_daemon_whose_lease_another_has_taken_ends_and_says_so(
     assert daemon.lines[-1]["reason"] == "the lease was taken"
 
 
-def test_an_actor_that_dies_ends_the_process_with_a_clear_last_line(write: Write) -> None:
+def test_an_actor_that_dies_ends_the_process_with_a_clear_last_line(
+    write: Write, start: Start
+) -> None:
     fault = """
         from nodemanager.cloud.libcloud_base import LibcloudCloud
 
@@ -415,11 +419,8 @@ def test_an_actor_that_dies_ends_the_process_with_a_clear_last_line(write: Write
 
         LibcloudCloud.list_nodes = broken
     """
-    daemon = Daemon([*code_of(fault), "--config", str(write())], {"PYTHONPATH": os.getcwd()})
-    try:
-        assert daemon.ends() == 1
-    finally:
-        daemon.kill()
+    daemon = start("--config", write(), python=code_of(fault))
+    assert daemon.ends() == 1
     died = daemon.waits_for("actor.died", actor="CloudNodeListActor")
     assert died["level"] == "error"
     assert "AssertionError" in died["error"]
@@ -484,21 +485,18 @@ threading.Thread(target=take, daemon=True).start()
 
 
 def test_the_registry_on_its_own_heeds_a_signal_that_another_thread_took(
-    write: Write, tmp_path: Path
+    write: Write, start: Start, tmp_path: Path
 ) -> None:
     """The kernel gives a process's signal to any of its threads, and the main one sleeps on."""
     go = tmp_path / "go"
     script = code_of(TAKES_THE_SIGNAL.format(go=str(go)))
-    daemon = Daemon([*script, "registry", "--config", str(write())], {"PYTHONPATH": os.getcwd()})
-    try:
-        daemon.waits_for("server.started", name="registry")
-        stat = Path(f"/proc/{daemon.process.pid}/stat")
-        until("its main thread to sleep", lambda: stat.read_text().rpartition(")")[2][1] == "S")
-        go.touch()
-        assert daemon.ends() == 0
-        assert daemon.lines[-1]["event"] == "daemon.stopped"
-    finally:
-        daemon.kill()
+    daemon = start("registry", "--config", write(), python=script)
+    daemon.waits_for("server.started", name="registry")
+    stat = Path(f"/proc/{daemon.process.pid}/stat")
+    until("its main thread to sleep", lambda: stat.read_text().rpartition(")")[2][1] == "S")
+    go.touch()
+    assert daemon.ends() == 0
+    assert daemon.lines[-1]["event"] == "daemon.stopped"
 
 
 def test_no_line_shows_a_secret(write: Write, start: Start, tmp_path: Path) -> None:
@@ -513,14 +511,7 @@ def test_no_line_shows_a_secret(write: Write, start: Start, tmp_path: Path) -> N
 
 
 def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "nodemanager", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=os.environ | {"PYTHONPATH": os.getcwd()},
-    )
+    return forked.run(*map(str, words), env=os.environ)
 
 
 def test_an_operators_commands_reach_the_daemon_and_holds_outlive_it(

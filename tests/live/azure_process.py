@@ -19,7 +19,7 @@ class Subscription(ServerProcess):
     """That process, and what only the owner of its world sees and does."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__("tests.live.azure_process", home)
+        super().__init__("tests.live.azure_process", home, "tests.cloud.azure.server")
 
     def machines(self) -> dict[str, dict[str, Any]]:
         """Every machine, by vmId, as Azure's API has it."""

@@ -6,13 +6,23 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import requests
 
 from nodemanager.cloud.local.__main__ import sweep
 from nodemanager.cloud.local.state import NodeDir, StateDir
-from tests.live.harness import PING_SCRIPT, Daemon, Registry, end_all, free_port, write_config
+from tests.forked import run
+from tests.live.harness import (
+    PING_SCRIPT,
+    Daemon,
+    Registry,
+    end_all,
+    environment,
+    free_port,
+    write_config,
+)
 from tests.waiting import DEADLINE_S
 
 TOKEN = "live-registry-token"
@@ -123,6 +133,13 @@ class Cluster:
         )
         self.daemons.append(daemon)
         return daemon
+
+    def types(
+        self, *words: str, state: Path | None = None, **variables: str
+    ) -> CompletedProcess[str]:
+        """`nodemanager WORDS --config FILE` on a daemon's machine, until it has ended."""
+        env = environment(STATE_DIRECTORY=str(state or self.state), **variables)
+        return run(*words, "--config", str(self.config), env=env)
 
     def status(self, daemon: Daemon) -> dict[str, Any]:
         """The newest picture on its management server; empty before the first one."""

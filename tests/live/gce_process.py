@@ -18,7 +18,7 @@ class Google(ServerProcess):
     """That process, and what only the owner of its world sees and does."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__("tests.live.gce_process", home)
+        super().__init__("tests.live.gce_process", home, "tests.cloud.gce.server")
 
     def instances(self) -> dict[str, dict[str, Any]]:
         """Every instance, by id, as Google's API has it."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import resource
 import signal
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.forked import Forked, start
 from tests.waiting import DEADLINE_S, until
 
 TREE = Path(__file__).parents[2]
@@ -121,31 +121,34 @@ class Daemon:
         files: int | None = None,
         patience_s: float = DEADLINE_S,
     ) -> None:
-        """`told` is added to its environment; `files` is how many descriptors it may have."""
+        """`told` is added to its environment; `files` is how many descriptors it may have.
 
-        def limit() -> None:
-            if files is not None:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-
+        It is a fork of a process that has imported the program, unless it is told of a library to
+        load before all others.
+        """
         self.log = log
         self.command = command
         self._patience_s = patience_s
         self._lines: list[Line] = []
         self._read = 0
         with open(log, "wb") as output:
-            self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", module, command),
-                    *("--config", str(config), *arguments),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=log.parent,
-                env=environment(STATE_DIRECTORY=str(state), **(told or {})),
-                start_new_session=True,
-                preexec_fn=limit,
-            )
+            words = (command, "--config", str(config), *arguments)
+            env = environment(STATE_DIRECTORY=str(state), **(told or {}))
+            self.process: subprocess.Popen[bytes] | Forked
+            if "LD_PRELOAD" in env:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", module, *words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=log.parent,
+                    env=env,
+                    start_new_session=True,
+                )
+            else:
+                self.process = start(
+                    *words, module=module, env=env, cwd=log.parent, output=output, files=files
+                )
 
     @property
     def running(self) -> bool:

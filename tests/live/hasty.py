@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nodemanager.cli import main
-from nodemanager.core.model import settings
 from nodemanager.core.safety import proof
+from tests.live.changed import change
 
 CREATE_MARGIN_S = 6.0
 DIES = "NODE_TEST_DIES"
@@ -56,7 +56,7 @@ def die_at(number: int, moment: str) -> None:
 
 
 if __name__ == "__main__":
-    settings.CREATE_MARGIN_S = CREATE_MARGIN_S
+    change("CREATE_MARGIN_S", CREATE_MARGIN_S)
     # What proves a clean has its own, and would call it too early.
     proof.CLAIM_MARGIN_S = CREATE_MARGIN_S
     where = os.environ.pop(DIES, None)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from nodemanager.cloud.local.driver import LocalNodeDriver
 from nodemanager.cloud.local.options import node_settings
 from nodemanager.lib.clock import SystemClock
+from tests.forked import run
 from tests.live.cluster import DirectedCluster
-from tests.live.harness import PING_SCRIPT, TREE, environment
+from tests.live.harness import PING_SCRIPT, environment
 
 YEAR_NS = 31_557_600 * 10**9
 
@@ -71,15 +70,8 @@ def ping_url(cluster: DirectedCluster, uuid: str) -> str:
 
 def command(config: Path, *words: str, code: int = 0) -> str:
     """What `nodemanager WORDS --config FILE` prints, once it exits with that code."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "nodemanager", *words, "--config", str(config)],
-        env=environment(STATE_DIRECTORY=str(config.parent / "state")),
-        cwd=TREE,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    env = environment(STATE_DIRECTORY=str(config.parent / "state"))
+    ended = run(*words, "--config", str(config), env=env)
     assert ended.returncode == code, (ended.returncode, ended.stdout, ended.stderr)
     return ended.stdout + (ended.stderr if code else "")
 

@@ -26,7 +26,7 @@ class Moto(ServerProcess):
     """That process, and an EC2 client that shares nothing with the daemon's."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__("tests.live.moto_process", home)
+        super().__init__("tests.live.moto_process", home, "tests.cloud.ec2.moto_server")
         self.ec2 = boto3.client(
             "ec2",
             region_name=REGION,

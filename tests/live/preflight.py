@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from tests.forked import run
 from tests.live.harness import environment
 from tests.waiting import DEADLINE_S, busy
 
@@ -24,15 +24,12 @@ def check(
     config: Path, state: Path, *arguments: str, module: str = "nodemanager", **others: str
 ) -> tuple[int, dict[str, dict[str, Any]]]:
     """Its exit code, and its answers by name; `others` are variables of its environment."""
-    done = subprocess.run(
-        words(config, "--json", *arguments, module=module),
+    done = run(
+        *("check-cloud", str(config), "--json", *arguments),
+        module=module,
         env=told(state, **others),
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
         # A real cloud takes its time for a boot and an end.
         timeout=DEADLINE_S * 4 * busy(),
-        check=False,
     )
     assert done.stdout, done.stderr
     return done.returncode, {one["check"]: one for one in json.loads(done.stdout)["checks"]}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from nodemanager.core.model import settings
+from nodemanager.cli import main
+from tests.live.changed import change
 
 LATE_ORDER_S = 1.0
 
 if __name__ == "__main__":
-    settings.LATE_ORDER_S = LATE_ORDER_S
-    # Who imports it takes the value that it has then.
-    from nodemanager.cli import main
-
+    change("LATE_ORDER_S", LATE_ORDER_S)
     main()

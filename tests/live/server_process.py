@@ -7,55 +7,60 @@ and gets one line of answer. It ends with its input.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TextIO
 
+from tests.forked import start
 from tests.live.farm import NotServed
 from tests.live.harness import environment, frozen
 from tests.waiting import DEADLINE_S
 
 
 class ServerProcess:
-    """The process `python -m MODULE`, which calls `serve`."""
+    """The process `python -m MODULE`, which calls `serve`, and of which much is its imports."""
 
-    def __init__(self, module: str, home: Path) -> None:
+    def __init__(self, module: str, home: Path, *imports: str) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        with open(home / f"{module.rpartition('.')[2]}.log", "wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
+        reads, orders = os.pipe()
+        answers, writes = os.pipe()
+        with (
+            open(home / f"{module.rpartition('.')[2]}.log", "wb") as log,
+            open(reads, "rb") as stdin,
+            open(writes, "wb") as stdout,
+        ):
+            self._process = start(
+                module=module,
+                imports=(module, *imports),
                 env=environment(),
-                start_new_session=True,
+                input=stdin,
+                output=stdout,
+                errors=log,
             )
+        self._orders = open(orders, "w", encoding="utf-8")  # noqa: SIM115  # until `close`
+        self._answers = open(answers, encoding="utf-8")  # noqa: SIM115
         self.url = str(self._answer())
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
+        self._orders.close()
         try:
             self._process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(DEADLINE_S)
-        self._process.stdout.close()
+        self._answers.close()
 
     def ask(self, *order: str | float) -> Any:
         """The answer to an order; raises NotServed when the process is ending."""
-        assert self._process.stdin is not None
         # The farm asks from a thread of its own.
         with self._lock:
             try:
-                print(json.dumps(order), file=self._process.stdin, flush=True)
+                print(json.dumps(order), file=self._orders, flush=True)
                 return self._answer()
             except (OSError, ValueError) as error:
                 raise NotServed from error
@@ -65,8 +70,7 @@ class ServerProcess:
         return frozen(self._process.pid)
 
     def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        return json.loads(self._process.stdout.readline())
+        return json.loads(self._answers.readline())
 
 
 def serve(

@@ -10,7 +10,8 @@ import os
 import signal
 from typing import NoReturn
 
-from nodemanager.core.model import settings
+from nodemanager.cli import main
+from tests.live.changed import change
 
 FIRST_RETRY_S = 0.5
 ASK_AGAIN_S = 1.0
@@ -23,9 +24,7 @@ def die(*_: object) -> NoReturn:
 
 
 if __name__ == "__main__":
-    settings.ASK_AGAIN_S = ASK_AGAIN_S
-    # Who imports it takes the value that it has then.
-    from nodemanager.cli import main
+    change("ASK_AGAIN_S", ASK_AGAIN_S)
     from nodemanager.cloud.libcloud_base import LibcloudCloud
     from nodemanager.core.plan import leftovers
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.forked import run
 from tests.live.cluster import LocalCluster
-from tests.live.harness import Daemon
+from tests.live.harness import Daemon, environment
 from tests.waiting import until
 
 pytestmark = [pytest.mark.proof, pytest.mark.live, pytest.mark.server("curl")]
@@ -61,8 +60,8 @@ class Told:
 
 
 def nodemanager(*words: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "nodemanager", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = run(*words, env=environment())
+    assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
     return said
 

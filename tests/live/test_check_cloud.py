@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.cloud.ec2.moto_server import MotoServer, refusal, shared
 from tests.cloud.files import write
 from tests.cloud.gce.server import shared as shared_gce
 from tests.cloud.test_preflight import of_gce
+from tests.forked import run
 from tests.live.cluster import TOKEN, LocalCluster
 from tests.live.ec2 import ec2_cluster, on_ec2
 from tests.live.harness import Daemon, Registry, free_port, write_config
@@ -200,14 +200,7 @@ def test_what_is_wrong_is_one_failed_line_and_nothing_is_booted(
 def test_without_a_daemon_it_serves_the_registry_itself(tmp_path: Path) -> None:
     fixed = {"Registry": {"listen": f"127.0.0.1:{free_port()}"}}
     with closing(LocalCluster(tmp_path, fixed)) as alone:
-        done = subprocess.run(
-            words(alone.config, "--boot"),
-            env=told(alone.state),
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S * 2,
-            check=False,
-        )
+        done = run("check-cloud", str(alone.config), "--boot", env=told(alone.state))
         assert done.returncode == 0, done.stdout + done.stderr
         assert "served by this pre-flight itself" in done.stdout
         assert "\x1b" not in done.stdout
@@ -283,14 +276,8 @@ def test_init_writes_a_file_that_both_checks_take(moto: MotoServer, tmp_path: Pa
         "ping_host": "https://127.0.0.1:9",
     }
     flags = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
-    done = subprocess.run(
-        [sys.executable, "-m", "nodemanager", "init", "--cloud", "ec2", "--yes", *flags, path],
-        env=told(tmp_path / "state"),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    env = told(tmp_path / "state")
+    done = run("init", "--cloud", "ec2", "--yes", *flags, str(path), env=env)
     # The one thing wrong: no node of EC2 can ping our loopback.
     assert done.returncode == 1, done.stderr
     (failed,) = [line for line in done.stdout.splitlines() if line.startswith("failed")]

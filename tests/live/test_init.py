@@ -5,6 +5,7 @@ Slurm and the local cloud are real; the Arvados server is one that has a contain
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -106,7 +107,7 @@ def test_a_file_of_init_boots_its_first_node(
     try:
         daemon.wait_for("node.paired", within=LATEST_S)
     finally:
-        daemon.process.terminate()
+        daemon.signal(signal.SIGTERM)
         daemon.ended()
         sweep(state / "local-cloud")
     record_property("seconds_to_first_node", round(time.monotonic() - begun, 1))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import getpass
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -16,7 +15,7 @@ import pytest
 import requests
 
 from tests.live.cluster import MANAGEMENT_TOKEN, DirectedCluster
-from tests.live.harness import Daemon, environment, free_port
+from tests.live.harness import Daemon, free_port
 from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
@@ -35,14 +34,7 @@ class Operator:
         self.cluster = cluster
 
     def types(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "nodemanager", *words, "--config", str(self.cluster.config)],
-            env=environment(STATE_DIRECTORY=str(self.cluster.state), USER="ann", LOGNAME="ann"),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return self.cluster.types(*words, USER="ann", LOGNAME="ann")
 
     def does(self, *words: str) -> str:
         """What it prints; it succeeds."""

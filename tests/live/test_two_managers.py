@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,7 +16,7 @@ import sqlalchemy as sa
 from tests.contract.stores import running_postgres
 from tests.live import slow_answers
 from tests.live.cluster import DirectedCluster, Sections
-from tests.live.harness import Daemon, claim_of, environment
+from tests.live.harness import Daemon, claim_of
 from tests.waiting import until
 
 pytestmark = [
@@ -54,14 +53,7 @@ class Pair(DirectedCluster):
     def ordered(self, to: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
         """Give a manager a command, as an operator on its machine does."""
         state = self.home / f"state-{to.log.name.partition('-')[0]}"
-        return subprocess.run(
-            [sys.executable, "-m", "nodemanager", *words, "--config", str(self.config)],
-            env=environment(STATE_DIRECTORY=str(state)),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return self.types(*words, state=state)
 
     def paused_by(self, to: Daemon) -> subprocess.CompletedProcess[str]:
         return self.ordered(to, "pause", "--reason", "a test")

@@ -63,14 +63,7 @@ class Verified:
         return environment(STATE_DIRECTORY=str(self.cluster.state), **more)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.words(*words),
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return self.cluster.types(*words)
 
     def json(self, *words: str) -> dict[str, Any]:
         """What `verify --json` prints; its exit code is in it, too."""

@@ -84,5 +84,14 @@ class Machine:
         )
         return done.stdout.strip()
 
+    def keep(self) -> None:
+        """Put the program aside, for `restore`."""
+        shutil.copytree(self.prefix, self.root / "kept", symlinks=True)
+
+    def restore(self) -> None:
+        """The program that was kept is there again, as after another installation."""
+        shutil.rmtree(self.prefix, ignore_errors=True)
+        shutil.copytree(self.root / "kept", self.prefix, symlinks=True)
+
     def releases(self) -> list[str]:
         return sorted(path.name for path in (self.prefix / "releases").iterdir())

@@ -221,6 +221,7 @@ class TestLaterOn:
     ):
         machine = copy_of_installed
         machine.give_dependencies()
+        machine.keep()
         (machine.config / "sample.cfg").write_text(LOCAL)
         (machine.config / "far.cfg").write_text(FAR)
         (machine.state / "sample" / "registry.db").write_text("slots")
@@ -251,8 +252,7 @@ class TestLaterOn:
     ):
         """X7: as root it wrote through links that the service's user may have planted."""
         machine = copy_of_installed
-        machine.install()
-        machine.give_dependencies()
+        machine.restore()
         asked = tmp_path / "asked"
         program("id", "echo 0")
         program("systemctl", "exit 0")
@@ -276,7 +276,7 @@ class TestLaterOn:
     ):
         """X7."""
         machine = copy_of_installed
-        machine.install()
+        machine.restore()
         program("id", "echo 0")
         program("systemctl", "exit 0")
         shim = program("getent", "exit 2")

@@ -95,7 +95,6 @@ def test_every_package_that_the_program_imports_is_a_dependency_of_its_own():
         "requests": "requests",
         "rich": "rich",
         "sqlalchemy": "SQLAlchemy",
-        "structlog": "structlog",
         "urllib3": "urllib3",
         "uvicorn": "uvicorn",
         "uvloop": "uvloop",
