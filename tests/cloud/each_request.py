@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
-
-import pytest
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.errors import CloudError
@@ -17,47 +15,67 @@ from tests.live.proxy import Fate
 T = TypeVar("T")
 
 PATIENT_S = 30.0
-MOST_REQUESTS = 60
 
 
 @dataclass
 class Nth:
-    """That fate for one request, the others are carried; `met` says whether there was one."""
+    """That fate for one request, the others are carried; `sent` is how many there were."""
 
     fate: Fate
     number: int
-    met: bool = False
+    sent: int = 0
 
     def __call__(self, kind: str) -> Fate:
-        self.number -= 1
-        if self.number != -1:
-            return Fate.CARRIED
-        self.met = True
-        return self.fate
+        self.sent += 1
+        return self.fate if self.sent == self.number else Fate.CARRIED
 
 
 def each_request(
     world: World,
     work: Callable[[CloudDriver], T],
-    before: Callable[[CloudDriver], object] = lambda driver: None,
+    *,
     least: int = 1,
+    anew: bool = False,
+    only_asks: bool = False,
 ) -> Iterator[tuple[str, T | CloudError]]:
-    """What comes of `work` on a new adapter when one of its requests meets a fate: each request in
-    turn, and each fate. What it does `before` meets none. It sends `least` requests or more."""
-    for fate in world.fates:
-        for number in range(MOST_REQUESTS):
-            nth = Nth(fate, number)
-            with closing(world.open(PATIENT_S)) as driver:
-                before(driver)
+    """What comes of `work` when one of its requests meets a fate: each request in turn, and each
+    fate; at last, what comes in fair weather. It sends `least` requests or more.
+
+    One adapter does it all, as in a daemon, and is signed in; with `anew` each time another one
+    does, whose sign-in meets the fates as well. To `work` that `only_asks` a lost answer is the
+    same as a lost request.
+    """
+    fates = [one for one in world.fates if not (only_asks and one is Fate.REPLY_LOST)]
+
+    @contextmanager
+    def opened() -> Iterator[CloudDriver]:
+        with closing(world.open(PATIENT_S)) as driver:
+            if not anew:
+                driver.account()
+            yield driver
+
+    with opened() as steady:
+
+        def met_by(nth: Nth) -> T | CloudError:
+            which = opened() if anew or world.learns else nullcontext(steady)
+            with which as driver, world.meeting(nth):
                 try:
-                    with world.meeting(nth):
-                        came: T | CloudError = work(driver)
+                    return work(driver)
                 except CloudError as error:
-                    came = error
-            yield f"{fate.name} at request {number}: {came!r}", came
-            if not nth.met:
-                # It has no such request, and what came is what comes in fair weather.
-                assert number >= least
-                break
-        else:
-            pytest.fail(f"more than {MOST_REQUESTS} requests")
+                    return error
+
+        fair = Nth(Fate.CARRIED, 0)
+        came = met_by(fair)
+        yield f"in fair weather: {came!r}", came
+        assert fair.sent >= least
+        for fate in fates:
+            for number in range(1, fair.sent + 1):
+                nth = Nth(fate, number)
+                came = met_by(nth)
+                how = f"{fate.name} at request {number}: {came!r}"
+                assert nth.sent >= number, how
+                yield how, came
+        # Each of its requests was tried.
+        last = Nth(Fate.CARRIED, 0)
+        met_by(last)
+        assert last.sent == fair.sent

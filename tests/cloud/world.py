@@ -44,5 +44,10 @@ class World:
     """Gives a node what outlives it, where its create does not."""
     ends_nothing: Callable[[], object] = lambda: None
     """From now on the cloud accepts every destroy, and no node ends."""
+    learns: bool = False
+    """What an adapter did before changes what it sends: it knows where a node is, or has to make
+    the one connection of all its calls again."""
     elsewhere: Callable[[], AbstractContextManager[None]] = nullcontext
     """The credentials, or the address, lead to another account meanwhile."""
+    forget: Callable[[str], object] = lambda node_id: None
+    """The cloud lists a node that has ended no more, as after an hour; others do so at once."""

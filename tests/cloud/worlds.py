@@ -49,6 +49,7 @@ def ec2_world() -> Iterator[World]:
             order=ec2_helpers.order,
             by_hand=partial(ec2_helpers.node_by_hand, server),
             vanish=server.forget,
+            forget=server.forget,
             pin=lambda node: ec2_helpers.add_volume(server, node, ec2_helpers.tags_of(node)),
             ends_nothing=partial(server.fault, "TerminateInstances", times=99, after=revive),
         )
@@ -96,6 +97,7 @@ def azure_world(*, own_identity: bool = False) -> Iterator[World]:
             order=azure_helpers.order,
             by_hand=partial(azure_helpers.by_hand, server),
             vanish=server.forget,
+            learns=True,
             pin=lambda node: azure_helpers.attach(server, node),
             ends_nothing=lambda: setattr(server.world, "takes", 1e6),
         )
@@ -159,6 +161,7 @@ def libvirt_world() -> Iterator[World]:
                 by_hand=partial(libvirt_driver.by_hand, other_hand),
                 vanish=partial(libvirt_driver.vanish, other_hand),
                 fates=RPC_FATES,
+                learns=True,
                 elsewhere=partial(way.elsewhere, host, host[:-1] + b"~"),
             )
 
