@@ -10,7 +10,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from nodemanager.lib.memory import uncollected
@@ -27,6 +26,9 @@ class Moto(ServerProcess):
 
     def __init__(self, home: Path) -> None:
         super().__init__("tests.live.moto_process", home, "tests.cloud.ec2.moto_server")
+        # It takes long to import: not where tests are only collected.
+        import boto3
+
         self.ec2 = boto3.client(
             "ec2",
             region_name=REGION,

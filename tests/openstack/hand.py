@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import openstack
 import sqlalchemy as sa
 
 from nodemanager.cloud.api import CloudDriver
@@ -30,6 +29,10 @@ class Hand:
     """The SDK: as the project's `member`, and as the administrator (`admin`)."""
 
     def __init__(self) -> None:
+        # The SDK takes long to import: not where tests are only collected.
+        from openstack import exceptions
+
+        self._errors = exceptions
         self.cloud = people.read(Path(os.environ[CLOUD_FILE]))
         self.member = self.cloud.connection()
         self.admin = self.cloud.admin()
@@ -68,7 +71,7 @@ class Hand:
         """Nova's status and task of a server; gone: ("gone", None)."""
         try:
             server = self.member.compute.get_server(server_id)
-        except openstack.exceptions.NotFoundException:
+        except self._errors.NotFoundException:
             return "gone", None
         return server.status, server.task_state
 
@@ -196,14 +199,14 @@ class Hand:
     def running(self) -> list[str]:
         try:
             return [one.id for one in self.admin.compute.servers(status="ACTIVE")]
-        except (openstack.exceptions.SDKException, OSError) as error:
+        except (self._errors.SDKException, OSError) as error:
             raise NotServed from error
 
     def user_data(self, node_id: str) -> bytes:
         """What nova would give the machine."""
         try:
             return base64.b64decode(self.admin.compute.get_server(node_id).user_data)
-        except (openstack.exceptions.SDKException, OSError) as error:
+        except (self._errors.SDKException, OSError) as error:
             raise NotServed from error
 
     def close(self) -> None:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import openstack
-
 from tests.live.harness import TREE
 from tests.openstack.settings import APIS, REGION, SERVICE_PROJECT, Places
 
@@ -54,7 +52,10 @@ class Cloud:
 
 
 def _connected(auth_url: str, user: str, password: str, project: str) -> Any:
-    return openstack.connection.Connection(
+    # It takes long to import: not where tests are only collected.
+    from openstack.connection import Connection
+
+    return Connection(
         auth={
             "auth_url": auth_url,
             "username": user,

@@ -4,15 +4,12 @@ sees. So the server can't drift from the API without one of them failing."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.core.pipeline.policies import SansIOHTTPPolicy
-from azure.mgmt.compute import ComputeManagementClient
-from azure.mgmt.compute import models as compute
-from azure.mgmt.network import NetworkManagementClient
 
 from nodemanager.core.model.world import CloudState, LeftoverKind, Outcome
 from nodemanager.errors import BadRequest, CapacityUnavailable
@@ -22,6 +19,10 @@ from tests.cloud.azure.helpers import IMAGE, POOL, attach, cloud, order
 from tests.cloud.azure.server import AzureServer, refusal
 from tests.cloud.azure.world import GROUP, HOME, IPS, REGION, SUBNET
 from tests.cloud.orders import finished
+
+if TYPE_CHECKING:
+    # Its import takes a second: not where tests are only collected.
+    from azure.mgmt.compute import models as compute
 
 pytestmark = pytest.mark.socket
 
@@ -49,17 +50,23 @@ def client(kind: Any, azure: AzureServer) -> Any:
 
 @pytest.fixture
 def sdk(azure: AzureServer) -> Iterator[Any]:
+    from azure.mgmt.compute import ComputeManagementClient
+
     with client(ComputeManagementClient, azure) as made:
         yield made
 
 
 @pytest.fixture
 def network(azure: AzureServer) -> Iterator[Any]:
+    from azure.mgmt.network import NetworkManagementClient
+
     with client(NetworkManagementClient, azure) as made:
         yield made
 
 
 def new_machine(**fields: Any) -> compute.VirtualMachine:
+    from azure.mgmt.compute import models as compute
+
     publisher, offer, sku, version = IMAGE.split(":")
     address = compute.VirtualMachineNetworkInterfaceIPConfiguration(
         name="ip", subnet=compute.SubResource(id=SUBNET)
@@ -222,6 +229,8 @@ def test_what_the_sdk_releases_is_gone_to_the_adapter(
 
 
 def test_a_thing_that_the_sdk_makes_is_ours_by_its_tags_alone(azure: AzureServer, sdk: Any) -> None:
+    from azure.mgmt.compute import models as compute
+
     ours = cloud(azure)
     ours.list_nodes()
     tags = {"nodemanager-pool": POOL, "nodemanager-incarnation": "d" * 32}

@@ -12,21 +12,12 @@ import functools
 import io
 import re
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
-
-from moto.backends import get_backend
-from moto.moto_server.werkzeug_app import (
-    DomainDispatcherApplication,
-    MotoRequestHandler,
-    create_backend_app,
-)
-from werkzeug.serving import make_server
 
 from tests.cloud.ec2 import moto_things
 from tests.cloud.ec2 import schema as ec2_schema
@@ -133,14 +124,10 @@ class MotoServer(CloudServer):
     """
 
     def __init__(self, port: int = 0, tls: Tls | None = None) -> None:
-        serving = make_server(
-            "127.0.0.1",
-            port,
-            self._app,
-            threaded=True,
-            request_handler=_Quiet,
-            ssl_context=tls,
-        )
+        # It takes a second to import: not where tests are only collected.
+        from tests.cloud.ec2 import moto_app
+
+        serving = moto_app.serving(self._app, port, tls)
         super().__init__(serving, tls=tls)
         self.page_limit: int | None = None
         self.full: dict[str | None, str] = {}
@@ -155,7 +142,7 @@ class MotoServer(CloudServer):
         """Each call that was served: its action, and when it began and ended, time.monotonic."""
         self._tokens: dict[str | None, tuple[dict[str, str], Reply]] = {}
         self._runs = threading.Lock()
-        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._moto, self._backends = moto_app.answering()
 
     def reset(self) -> None:
         """An account without nodes, no faults, nothing recorded."""
@@ -299,7 +286,7 @@ class MotoServer(CloudServer):
         )
 
     def _regions(self) -> list[Any]:
-        return list(get_backend("ec2")[ACCOUNT].values())
+        return list(self._backends[ACCOUNT].values())
 
     def _once(self, environ: dict[str, Any], call: Call) -> Reply:
         """EC2 makes one node of one client token; moto ignores it."""
@@ -355,18 +342,6 @@ def _from_one(params: dict[str, str]) -> dict[str, str]:
         return f"{found[1]}.{int(found[2]) + 1}{name[found.end() :]}"
 
     return {mended(name): value for name, value in params.items()}
-
-
-class _Quiet(MotoRequestHandler):
-    def log(self, type: str, message: str, *args: object) -> None:
-        # Each request's line is noise; what broke in the server is what a failed test must show.
-        if type == "error":
-            print(message % args if args else message, file=sys.stderr)
-
-    def connection_dropped(self, error: BaseException, environ: Any = None) -> None:
-        # Or a test that fails by it says only that the connection was closed. Scripted ones, too:
-        # a script may be another test's.
-        print(f"the EC2 server dropped a connection: {error!r}", file=sys.stderr)
 
 
 @functools.cache

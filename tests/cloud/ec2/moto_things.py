@@ -2,9 +2,8 @@
 
 As EC2 does it: the interface made with an instance bears its tags and ends with it, unless told
 otherwise; what outlives an instance is detached from it; an interface in use is not deleted, an
-address in use not released; an address on an attached interface is its instance's; an attachment
-says whether it ends with the instance; the Describe calls give pages; an instance that is not
-there can't be tagged. moto does none of that.
+address in use not released; an address on an attached interface is its instance's; the Describe
+calls give pages; an instance that is not there can't be tagged. moto does none of that.
 """
 
 from __future__ import annotations
@@ -14,18 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.etree import ElementTree
 
-from moto.ec2.models.elastic_block_store import VolumeAttachment
-
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 PAGED = {"DescribeVolumes": "volumeSet", "DescribeNetworkInterfaces": "networkInterfaceSet"}
-
-
-def _ends_with_instance(attachment: Any) -> bool:
-    device = attachment.instance.block_device_mapping[attachment.device]
-    return bool(device.delete_on_termination)
-
-
-VolumeAttachment.delete_on_termination = property(_ends_with_instance)
 
 
 def refused(regions: list[Any], params: Mapping[str, str]) -> tuple[str, str] | None:

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.etree import ElementTree
 
-from botocore.session import Session
-
 MOTOS_OWN = ("DescribeImages.imagesSet.platform", "DescribeImages.imagesSet.rootDeviceType")
 """What moto's images say in words of its own; nothing here reads them."""
 OPEN = frozenset({"InstanceType"})
@@ -26,6 +24,9 @@ _SIGNED = re.compile(r"AWSAccessKeyId|Signature(Method|Version)?|Timestamp|Secur
 
 @functools.cache
 def _model() -> Any:
+    # It takes long to import: not where tests are only collected.
+    from botocore.session import Session
+
     return Session().get_service_model("ec2")
 
 

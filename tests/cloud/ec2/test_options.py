@@ -8,10 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from botocore.config import Config
-from botocore.serialize import create_serializer
-from botocore.session import Session
-from botocore.validate import ParamValidator
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.ec2 import access as ec2_access
@@ -374,6 +370,9 @@ def test_a_public_key_that_can_t_be_read_is_told_at_start(tmp_path: Path) -> Non
 @pytest.mark.parametrize("dual", [False, True], ids=["", "over-ipv6-too"])
 def test_each_partition_has_the_hosts_that_amazons_own_library_asks(dual: bool) -> None:
     """CL3: no account at Amazon is unknown (L5)."""
+    from botocore.config import Config
+    from botocore.session import Session
+
     session = Session()
     table = session.get_component("data_loader").load_data("partitions")["partitions"]
     names = ("dnsSuffix", "dualStackDnsSuffix")
@@ -506,6 +505,10 @@ def test_an_option_is_sent_as_amazons_own_library_sends_it(
     plain, made = (
         run_params(one, adapter(create=asked)._provider.template, 0) for asked in ({}, create)
     )
+    from botocore.serialize import create_serializer
+    from botocore.session import Session
+    from botocore.validate import ParamValidator
+
     service = Session().get_service_model("ec2")
     operation = service.operation_model("RunInstances")
     whole = {"MinCount": 1, "MaxCount": 1, **meant}

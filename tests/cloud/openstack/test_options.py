@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import requests
 from keystoneauth1.session import Session
-from openstack.config import OpenStackConfig
 from requests.adapters import BaseAdapter
 
 from nodemanager.app import adapters, from_config
@@ -367,6 +366,9 @@ def test_a_cloud_of_clouds_yaml_has_what_the_section_does_not_give(clouds: str) 
 @pytest.mark.parametrize("cloud", ["user", "downloaded", "devstack"])
 def test_a_cloud_signs_in_as_openstacks_own_library_does(clouds: str, cloud: str) -> None:
     """CL1: Horizon's file has the project's id beside its name, DevStack's the domains' ids."""
+    # It takes long to import.
+    from openstack.config import OpenStackConfig
+
     region = OpenStackConfig(config_files=[clouds]).get_one(cloud=cloud)
     # The version is found by asking; the rest is what every sign-in sends.
     theirs = region.get_auth().create_plugin(Session(), (3, 0), "https://keystone/v3")
