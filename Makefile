@@ -139,7 +139,7 @@ proof-race: venv-test #: race pings against cleans RACES=10000 times on each sto
 	@$(PY) -m tests.contract.race --races $(or $(RACES),10000) $(ARGS)
 
 proof-slurm: venv-test #: on a real Slurm: lost nodes and controllers, JOBS=100 short jobs, all scripts (20 minutes)
-	@SLURM_JOBS=$(or $(JOBS),100) $(PY) -m pytest -q -n 0 -m slurm tests/schedulers/test_slurm_scripts.py tests/live/test_slurm_long.py tests/live/test_slurm_records.py tests/live/test_demo.py $(ARGS)
+	@SLURM_JOBS=$(or $(JOBS),100) $(PY) -m pytest -q -n 0 -m slurm tests/schedulers/test_slurm_scripts.py tests/records/test_slurm_records.py tests/live/test_slurm_long.py tests/live/test_slurm_records.py tests/live/test_demo.py $(ARGS)
 
 proof-systemd: venv-test #: the installed service under a real systemd in namespaces of its own, as root (2 minutes)
 	@$(PY) -m pytest -q -n 0 -m systemd tests/systemd $(ARGS)

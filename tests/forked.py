@@ -103,6 +103,13 @@ def start(
         return Forked(template, template.ask(order, stdio))
 
 
+def piped(*words: str, env: Mapping[str, str]) -> tuple[Forked, IO[str]]:
+    """`nodemanager WORDS`, and the end of the pipe that it writes into."""
+    reads, writes = os.pipe()
+    with open(writes, "wb") as output:
+        return start(*words, env=env, output=output), open(reads, encoding="utf-8")
+
+
 def run(
     *words: str,
     env: Mapping[str, str],

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import pytest
 import requests
@@ -61,16 +62,20 @@ class Daemon:
     """
 
     def __init__(self, *words: str, environ: Environ | None = None, python: Python = ()) -> None:
-        reads, writes = os.pipe()
         env = {**os.environ, "PYTHONPATH": os.getcwd(), **(environ or {})}
-        self.process: subprocess.Popen[bytes] | Forked
-        with open(writes, "wb") as output:
-            if python:
-                line = [sys.executable, *python, *words]
-                self.process = subprocess.Popen(line, stdout=output, stderr=output, env=env)
-            else:
-                self.process = forked.start(*words, env=env, output=output)
-        self._said = open(reads, encoding="utf-8")  # noqa: SIM115  # until its last line
+        self.process: subprocess.Popen[str] | Forked
+        self._said: IO[str] | None
+        if python:
+            self.process = subprocess.Popen(
+                [sys.executable, *python, *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=env,
+            )
+            self._said = self.process.stdout
+        else:
+            self.process, self._said = forked.piped(*words, env=env)
         self.raw: list[str] = []
         self._news = threading.Condition()
         self._ended = False
@@ -78,6 +83,7 @@ class Daemon:
         self._reader.start()
 
     def _read(self) -> None:
+        assert self._said is not None
         with self._said:
             for line in self._said:
                 with self._news:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.cloud.ec2.moto_server import MotoServer, refusal, shared
 from tests.cloud.files import write
 from tests.cloud.gce.server import shared as shared_gce
 from tests.cloud.test_preflight import of_gce
-from tests.forked import run
+from tests.forked import Forked, piped, run
 from tests.live.cluster import TOKEN, LocalCluster
 from tests.live.ec2 import ec2_cluster, on_ec2
 from tests.live.harness import Daemon, Registry, free_port, write_config
@@ -68,17 +68,11 @@ def nothing_is_left(cluster: LocalCluster, daemon: Daemon) -> None:
     assert daemon.lines("node.shutdown_started") == daemon.lines("record.clean") == []
 
 
-def begun(cluster: LocalCluster, *arguments: str) -> tuple[subprocess.Popen[str], str]:
-    """A `--boot` that has created its node, and that node."""
-    process = subprocess.Popen(
-        words(cluster.config, "--boot", *arguments),
-        env=told(cluster.state),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def begun(cluster: LocalCluster) -> tuple[Forked, IO[str], str]:
+    """A `--boot` that has created its node, what it says, and that node."""
+    process, said = piped("check-cloud", str(cluster.config), "--boot", env=told(cluster.state))
     (node,) = until("its node", lambda: of_preflight(cluster))
-    return process, node
+    return process, said, node
 
 
 def test_boot_plays_a_node_from_claim_to_end_beside_the_running_daemon(
@@ -96,19 +90,18 @@ def test_boot_plays_a_node_from_claim_to_end_beside_the_running_daemon(
 
 
 def test_an_interrupted_boot_leaves_nothing(cluster: LocalCluster, daemon: Daemon) -> None:
-    process, _ = begun(cluster)
+    process, said, _ = begun(cluster)
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=DEADLINE_S)
 
-    assert process.returncode == 1
-    assert "interrupted by SIGTERM" in out
+    assert process.wait(DEADLINE_S) == 1
+    with said:
+        assert "interrupted by SIGTERM" in said.read()
     nothing_is_left(cluster, daemon)
 
 
 def test_a_reader_that_goes_away_leaves_nothing(cluster: LocalCluster, daemon: Daemon) -> None:
-    process, _ = begun(cluster)
-    assert process.stdout is not None
-    process.stdout.close()
+    process, said, _ = begun(cluster)
+    said.close()
     process.wait(DEADLINE_S)
     nothing_is_left(cluster, daemon)
 
@@ -116,9 +109,10 @@ def test_a_reader_that_goes_away_leaves_nothing(cluster: LocalCluster, daemon: D
 def test_after_a_kill_9_the_next_run_names_what_is_left_and_ends_it_when_told_to(
     cluster: LocalCluster, daemon: Daemon
 ) -> None:
-    process, node = begun(cluster)
+    process, said, node = begun(cluster)
+    said.close()
     process.kill()
-    process.communicate()
+    process.wait()
     assert of_preflight(cluster) == [node]
 
     code, answers = check(cluster.config, cluster.state)

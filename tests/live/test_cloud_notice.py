@@ -77,13 +77,17 @@ class Services:
 Served = tuple[AnyCluster, Services]
 
 
-@pytest.fixture(
-    params=[
-        pytest.param((on_ec2, amazon), id="ec2"),
-        pytest.param((on_google, google), id="google"),
-        pytest.param((on_azure, microsoft), id="azure"),
+def clouds(*played: str) -> pytest.MarkDecorator:
+    """On these clouds in `make test`, and on all in `make proof NAME=processes`."""
+    known = {"ec2": (on_ec2, amazon), "google": (on_google, google), "azure": (on_azure, microsoft)}
+    params = [
+        pytest.param(made, id=name, marks=() if name in played else pytest.mark.proof)
+        for name, made in known.items()
     ]
-)
+    return pytest.mark.parametrize("cluster", params, indirect=True)
+
+
+@pytest.fixture
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
     make, service = request.param
     services = Services(service)
@@ -99,6 +103,7 @@ def the_node(daemon: Daemon) -> str:
     return str(daemon.lines("node.paired")[0]["node"])
 
 
+@clouds("ec2")
 def test_a_busy_node_that_its_cloud_will_take_is_replaced_and_its_job_done(
     cluster: Served,
 ) -> None:
@@ -129,6 +134,7 @@ def test_a_busy_node_that_its_cloud_will_take_is_replaced_and_its_job_done(
     assert daemon.terminate() == 0
 
 
+@clouds("google", "azure")
 def test_a_notice_that_the_cloud_takes_back_gives_the_node_work_again(
     cluster: Served,
 ) -> None:

@@ -23,7 +23,7 @@ from tests.waiting import busy, until
 
 pytestmark = [pytest.mark.live]
 
-NODES, MANY = 24, 40
+NODES, MANY = 12, 24
 MAX_CREATES = 16
 TAKES_S = 1.0
 WITHIN_S = 60.0
@@ -68,7 +68,7 @@ def test_what_waits_for_a_worker_when_a_quota_is_met_is_not_tried_in_vain_u13(
 ) -> None:
     """Only those are that were under way by then, max_creates at the most."""
     with closing(many_cluster(tmp_path, MANY, poll_s=1.0)) as cluster:
-        meets_its_quota(cluster, 18)
+        meets_its_quota(cluster, 6)
 
 
 def meets_its_quota(cluster: Ec2Cluster, quota: int) -> None:

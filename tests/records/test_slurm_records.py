@@ -36,6 +36,13 @@ REAL = pytest.param("real", marks=pytest.mark.server("slurm", "munge"))
 HASTY = pytest.param("real, hasty", marks=pytest.mark.server("slurm", "munge"))
 """A slurmctld that gives a node up after ten seconds. It requeues the node's job then, which waits
 for two minutes: so where a test waits for a job, the time is longer than a busy machine needs."""
+twin_only = pytest.mark.parametrize(
+    "_running",
+    [pytest.param("real", marks=[pytest.mark.slurm, *REAL.marks]), "model"],
+    indirect=True,
+)
+"""What a real Slurm does there, the scripts of tests/schedulers compare with the model; what we
+make of it is played on the model, and on both by `make proof NAME=slurm`."""
 on_a_real_slurm = pytest.mark.parametrize("_running", [REAL], indirect=True)
 FOREIGN = "bad disk"
 
@@ -109,6 +116,7 @@ def test_a_claim_takes_a_node_of_its_size_and_outlives_slurmctld(
     assert slurm.store(database).read(record.uuid) == record
 
 
+@twin_only
 def test_a_create_repeated_with_its_incarnation_finds_the_first_and_a_full_size_has_no_slot(
     store: SlurmRecordStore,
 ):
@@ -120,6 +128,7 @@ def test_a_create_repeated_with_its_incarnation_finds_the_first_and_a_full_size_
         store.create(claim())
 
 
+@twin_only
 def test_a_claim_is_refused_on_an_old_version_a_held_record_or_another_pools(
     store: SlurmRecordStore,
 ):
@@ -150,6 +159,7 @@ def test_a_registered_slurmd_is_the_sign_of_life(slurm: CloudSlurm, store: Slurm
     assert (renewed.instance_id, renewed.first_ping_at) == ("i-1", record.first_ping_at)
 
 
+@twin_only
 def test_a_dead_node_is_quiet_from_when_slurm_calls_it_down(
     slurm: CloudSlurm, store: SlurmRecordStore
 ):
@@ -165,6 +175,7 @@ def test_a_dead_node_is_quiet_from_when_slurm_calls_it_down(
     assert not store.clean(told, "stale_slot").holds_anything
 
 
+@twin_only
 def test_a_slurmctld_that_restarts_silences_nobody_and_frees_nothing(
     slurm: CloudSlurm, store: SlurmRecordStore
 ):
@@ -259,6 +270,7 @@ def test_a_node_that_registers_without_a_claim_holds_nothing_and_is_not_claimed(
     assert store.claim(seat(store, "small-1"), claim()).hostname == "small-1"
 
 
+@twin_only
 def test_what_a_clean_took_can_be_restored(slurm: CloudSlurm, store: SlurmRecordStore):
     record = booted(slurm, store)
     slurm.lose("small-1")
@@ -270,6 +282,7 @@ def test_what_a_clean_took_can_be_restored(slurm: CloudSlurm, store: SlurmRecord
         store.restore(back, before)
 
 
+@twin_only
 def test_a_lost_controller_is_no_silence_and_nothing_is_claimed_or_freed(
     slurm: CloudSlurm, store: SlurmRecordStore, database: Path, tmp_path: Path
 ):
@@ -286,6 +299,7 @@ def test_a_lost_controller_is_no_silence_and_nothing_is_claimed_or_freed(
         slurm.store(tmp_path / "new.db").list_records()
 
 
+@twin_only
 def test_what_is_not_there_is_said(store: SlurmRecordStore):
     ghost = Record(uuid="slurm-7ekkf-000000000000000", version="1")
     assert store.read(ghost.uuid) is None
