@@ -33,23 +33,26 @@ AT_A_TAB = (*ALWAYS, "rich", "http.client", "nodemanager.commands.client")
 """What a completion must not import, besides."""
 
 CHILD = """
-import contextlib, io, json, os, sys
+import json, os, sys
 from nodemanager import cli
 
-def imported(words, env):
+def imported(group):
     reading, writing = os.pipe()
     if os.fork() == 0:
-        os.environ.update(env)
-        sys.argv = ["nodemanager", *words]
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), 1)
             os.dup2(nowhere.fileno(), 2)
-        try:
-            cli.main()
-        except BaseException:
-            pass
+        after = {}
+        for name, (words, env) in group.items():
+            os.environ.update(env)
+            sys.argv = ["nodemanager", *words]
+            try:
+                cli.main()
+            except BaseException:
+                pass
+            after[name] = sorted(sys.modules)
         with os.fdopen(writing, "w") as out:
-            json.dump(sorted(sys.modules), out)
+            json.dump(after, out)
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as told:
@@ -57,7 +60,7 @@ def imported(words, env):
     os.wait()
     return json.loads(answer)
 
-print(json.dumps([imported(words, env) for words, env in json.loads(sys.argv[1])]))
+print(json.dumps([imported(group) for group in json.loads(sys.argv[1])]))
 """
 
 ASKING = {
@@ -100,23 +103,29 @@ def _tab(line: str) -> Mapping[str, str]:
     }
 
 
+Group = Mapping[str, tuple[list[str], Mapping[str, str]]]
+"""Words and variables of commands that are run one after another in one process, by their names."""
+GROUPS: tuple[Group, ...] = (
+    {"--help": (["--help"], {})},
+    {name: ([name, "--help"], {}) for name in ENTRIES},
+    {name: ([name, *more], {}) for name, more in ASKING.items()},
+    {what: ([], _tab(line)) for what, line in LINES.items()},
+)
+
+
+Imported = list[Mapping[str, frozenset[str]]]
+
+
 @pytest.fixture(scope="module")
-def imported(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, frozenset[str]]:
-    """The modules in memory at the end, by what was run; all in forks of one process."""
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
+    """Of each group the modules in memory after each command; each group is a fork."""
     where = tmp_path_factory.mktemp("pool")
     config = where / "pool.cfg"
     config.write_text(CONFIG.format(directory=where))
-    runs: dict[str, tuple[list[str], Mapping[str, str]]] = {
-        "--help": (["--help"], {}),
-        **{f"{name} --help": ([name, "--help"], {}) for name in ENTRIES},
-        **{name: ([name, *more], {}) for name, more in ASKING.items()},
-        **{f"TAB for {what}": ([], _tab(line)) for what, line in LINES.items()},
-    }
     env = {**os.environ, "NODEMANAGER_CONFIG": str(config), "PYTHONDONTWRITEBYTECODE": "1"}
     env.pop("NODEMANAGER_URL", None)
-    words = [sys.executable, "-c", CHILD, json.dumps(list(runs.values()))]
     done = subprocess.run(
-        words,
+        [sys.executable, "-c", CHILD, json.dumps(GROUPS)],
         env=env,
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -124,44 +133,37 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, frozenset
         timeout=600,
         check=True,
     )
-    return {name: frozenset(one) for name, one in zip(runs, json.loads(done.stdout), strict=True)}
+    return [
+        {name: frozenset(one) for name, one in group.items()} for group in json.loads(done.stdout)
+    ]
 
 
-def heavy(modules: frozenset[str], forbidden: tuple[str, ...]) -> list[str]:
-    return [one for one in forbidden if one in modules]
+def heavy(group: Mapping[str, frozenset[str]], forbidden: tuple[str, ...]) -> list[str]:
+    """What is forbidden, with the command that was the first to load it."""
+    first = {one: name for name in reversed(group) for one in group[name]}
+    return [f"{one} by {first[one]}" for one in forbidden if one in first]
 
 
-def test_help_loads_no_subcommand_and_nothing_heavy(
-    imported: Mapping[str, frozenset[str]],
-) -> None:
-    modules = imported["--help"]
+def test_help_loads_no_subcommand_and_nothing_heavy(imported: Imported) -> None:
+    modules = imported[0]["--help"]
     assert "nodemanager.cli" in modules
     assert not [one for one in modules if one.startswith("nodemanager.commands.")]
-    assert heavy(modules, (*AT_A_TAB, "nodemanager.config")) == []
+    assert heavy(imported[0], (*AT_A_TAB, "nodemanager.config")) == []
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_the_help_of_a_command_loads_nothing_heavy(
-    imported: Mapping[str, frozenset[str]], name: str
-) -> None:
-    modules = imported[f"{name} --help"]
-    assert f"nodemanager.commands.{ENTRIES[name].module}" in modules
-    assert heavy(modules, (*ALWAYS, "rich")) == []
+def test_the_help_of_a_command_loads_nothing_heavy(imported: Imported) -> None:
+    for name, modules in imported[1].items():
+        assert f"nodemanager.commands.{ENTRIES[name].module}" in modules
+    assert heavy(imported[1], (*ALWAYS, "rich")) == []
 
 
-@pytest.mark.parametrize("name", ASKING)
-def test_a_command_to_the_daemon_loads_nothing_of_the_daemon(
-    imported: Mapping[str, frozenset[str]], name: str
-) -> None:
-    modules = imported[name]
-    assert "nodemanager.config" in modules
-    assert heavy(modules, ALWAYS) == []
+def test_a_command_to_the_daemon_loads_nothing_of_the_daemon(imported: Imported) -> None:
+    assert list(imported[2]) == list(ASKING)
+    assert all("nodemanager.config" in modules for modules in imported[2].values())
+    assert heavy(imported[2], ALWAYS) == []
 
 
-@pytest.mark.parametrize("what", LINES)
-def test_a_completion_loads_only_what_it_offers(
-    imported: Mapping[str, frozenset[str]], what: str
-) -> None:
-    modules = imported[f"TAB for {what}"]
-    assert "click.shell_completion" in modules
-    assert heavy(modules, AT_A_TAB) == []
+def test_a_completion_loads_only_what_it_offers(imported: Imported) -> None:
+    assert list(imported[3]) == list(LINES)
+    assert all("click.shell_completion" in modules for modules in imported[3].values())
+    assert heavy(imported[3], AT_A_TAB) == []
