@@ -35,7 +35,7 @@ from tests.live.harness import Daemon, end_all, write_config
 
 PAIRS = 6
 """Races at the same time; each of them one after another on a record of its own."""
-SLOTS = 4 * PAIRS
+SLOTS = 8 * PAIRS
 
 
 @dataclass

@@ -25,27 +25,31 @@ ENOUGH = 2000
 """Within so many races a store without its safeguard has broken the rule."""
 FENCED = KINDS[-1]
 
-each_kind = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, id=kind.name, marks=pytest.mark.server("postgresql"))
-        if kind.name == "postgresql"
-        else pytest.param(kind, id=kind.name)
-        for kind in KINDS
-    ],
-)
+
+@pytest.fixture(scope="module")
+def kind(request: pytest.FixtureRequest) -> Kind:
+    found: Kind = request.param
+    return found
 
 
-@pytest.fixture
-def ring(
-    kind: Kind, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Arena]:
+@pytest.fixture(scope="module")
+def ring(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     server = running_postgres() if kind.name == "postgresql" else None
     with kind.arena(tmp_path_factory.mktemp("races"), server) as opened:
         yield opened
 
 
-@each_kind
+def over(*kinds: Kind) -> pytest.MarkDecorator:
+    """Races over those; all tests of one kind share its two processes."""
+    postgresql = pytest.mark.server("postgresql")
+    cases = [
+        pytest.param(kind, id=kind.name, marks=[postgresql] if kind.name == "postgresql" else [])
+        for kind in kinds
+    ]
+    return pytest.mark.parametrize("kind", cases, indirect=True, scope="module")
+
+
+@over(*KINDS)
 def test_no_race_ends_with_a_ping_acknowledged_and_its_record_freed(ring: Arena, kind: Kind):
     races = int(os.environ.get("RACES") or SOME[kind.name])
 
@@ -56,7 +60,7 @@ def test_no_race_ends_with_a_ping_acknowledged_and_its_record_freed(ring: Arena,
     assert min(tally.won["ping"], tally.won["clean"]) > races / 20, "one side had no chance"
 
 
-@pytest.mark.parametrize("kind", [pytest.param(KINDS[0], id="sqlite")])
+@over(KINDS[0])
 def test_both_sides_win_often_where_one_of_them_is_slow(ring: Arena, kind: Kind):
     def slow(pair: Pair) -> bool:
         # A busy machine's clean takes longer than all the least steps together.
@@ -74,7 +78,7 @@ def freed_wrongly(tally: Tally) -> bool:
     return any("acknowledged" in wrong for wrong in tally.broken)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(KINDS[0], id="sqlite")])
+@over(KINDS[0])
 def test_the_races_notice_a_store_that_compares_nothing(
     ring: Arena, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ):
@@ -86,7 +90,7 @@ def test_the_races_notice_a_store_that_compares_nothing(
     assert freed_wrongly(race.run(ring, kind, ENOUGH, enough=freed_wrongly))
 
 
-@pytest.mark.parametrize("kind", [pytest.param(FENCED, id="arvados")])
+@over(FENCED)
 @pytest.mark.parametrize("step", sorted(EVERY_STEP))
 def test_the_races_notice_a_fence_without_one_of_its_steps(ring: Arena, kind: Kind, step: str):
     lacks = replace(kind, clean=behind_a_fence(EVERY_STEP - {step}))
