@@ -51,25 +51,29 @@ def server() -> Iterator[MotoServer]:
 @pytest.fixture
 def gce() -> Iterator[GceServer]:
     """Google's compute API, a project as new. No request and no answer contradicts Google's own
-    description, unless the test looks at that itself."""
+    description."""
     from tests.cloud.gce.server import shared
 
     google = shared()
     google.reset()
     yield google
+    wrong = google.wrong
     google.reset()
+    assert wrong == []
 
 
 @pytest.fixture
 def azure() -> Iterator[AzureServer]:
     """Azure Resource Manager, a subscription as new. No request and no answer contradicts Azure's
-    own description, unless the test looks at that itself."""
+    own description."""
     from tests.cloud.azure.server import shared
 
     server = shared()
     server.reset()
     yield server
+    wrong = server.wrong
     server.reset()
+    assert wrong == []
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def given() -> dict[str, Sections]:
     return {
         "ec2": {CREATE: {"image_id": "ami-12345678"}},
         "gce": {
-            CREDENTIALS: {"key": str(gce_auth.key_file())},
+            CREDENTIALS: {"key": json.dumps(gce_auth.user_file()), "project": "some-project"},
             CREATE: {"zone": "us-central1-a", "image": "node-image"},
         },
         "azure": {
@@ -69,13 +69,10 @@ def taken() -> dict[str, dict[str, list[str]]]:
     }
 
 
-def told() -> dict[str, list[str]]:
-    """What each cloud says of each value in each option, and of each option that is left out."""
-    return {cloud: sorted(_told_of(cloud, least)) for cloud, least in given().items()}
-
-
-def _told_of(cloud: str, least: Sections) -> set[str]:
+def told(cloud: str) -> list[str]:
+    """What that cloud says of each value in each option, and of each option that is left out."""
     found: set[str] = set()
+    least = given()[cloud]
     assert not _problems(cloud, least), _problems(cloud, least)
     for section, names in _names(cloud).items():
         has = least.get(section, {})
@@ -86,7 +83,7 @@ def _told_of(cloud: str, least: Sections) -> set[str]:
             for value in VALUES:
                 more = {**has, name.replace("?*", "x"): value}
                 found |= set(_problems(cloud, {**least, section: more}))
-    return found
+    return sorted(found)
 
 
 def declared(cloud: str) -> Mapping[str, Mapping[str, CloudOption]]:
@@ -114,7 +111,8 @@ def _problems(cloud: str, sections: Sections) -> list[str]:
 
 
 def everything() -> str:
-    return json.dumps({"taken": taken(), "told": told()}, indent=1, sort_keys=True) + "\n"
+    said = {cloud: told(cloud) for cloud in given()}
+    return json.dumps({"taken": taken(), "told": said}, indent=1, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def test_a_cloud_says_of_each_wrong_value_what_it_said(
 ) -> None:
     for name in ("AZURE_CLIENT_SECRET", "GOOGLE_APPLICATION_CREDENTIALS", "OS_CLIENT_CONFIG_FILE"):
         monkeypatch.delenv(name, raising=False)
-    assert every_option.told()[cloud] == GOLDEN["told"][cloud]
+    assert every_option.told(cloud) == GOLDEN["told"][cloud]
 
 
 @pytest.mark.parametrize("cloud", every_option.given())

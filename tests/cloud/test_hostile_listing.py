@@ -43,9 +43,13 @@ READ = READER.read(SimpleNamespace(**SOUND), "main")
 OF = {"tag_size": "tags", "pool": "tags", "record": "tags", "incarnation": "tags"}
 
 
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
 @pytest.mark.parametrize("name", SOUND)
-def test_a_node_is_read_whatever_a_field_holds(name: str, value: Any) -> None:
+def test_a_node_is_read_whatever_a_field_holds(name: str) -> None:
+    for value in VALUES.values():
+        is_read_with(name, value)
+
+
+def is_read_with(name: str, value: Any) -> None:
     raw = SimpleNamespace(**{**SOUND, name: value})
     try:
         node = READER.read(raw, "main")

@@ -148,7 +148,6 @@ def test_on_google(node: Node, preempted: str, event: str, expected: Notice) -> 
     assert node.notice == expected
 
 
-@pytest.mark.parametrize("indent", [None, 4])
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
@@ -172,11 +171,13 @@ def test_on_google(node: Node, preempted: str, event: str, expected: Notice) -> 
         ),
     ],
 )
-def test_on_azure(
-    node: Node, events: list[dict[str, Any]], indent: int | None, expected: Notice
-) -> None:
-    node.is_at_azure(*events, indent=indent)
+def test_on_azure(node: Node, events: list[dict[str, Any]], expected: Notice) -> None:
+    node.is_at_azure(*events)
     assert node.notice == expected
+    if len(events) > 1:
+        # Azure promises no layout.
+        node.is_at_azure(*events, indent=4)
+        assert node.notice == expected
 
 
 @pytest.mark.parametrize("page", [SPOT_PAGE, EVENTS_PAGE])

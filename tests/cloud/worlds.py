@@ -53,6 +53,7 @@ def ec2_world() -> Iterator[World]:
             pin=lambda node: ec2_helpers.add_volume(server, node, ec2_helpers.tags_of(node)),
             ends_nothing=partial(server.fault, "TerminateInstances", times=99, after=revive),
         )
+    assert server.wrong == []
     server.reset()
 
 
@@ -75,6 +76,7 @@ def gce_world() -> Iterator[World]:
             pin=lambda node: gce_helpers.add_disk(server, node),
             ends_nothing=lambda: setattr(project, "takes", 1e6),
         )
+    assert server.wrong == []
     server.reset()
 
 
@@ -101,6 +103,7 @@ def azure_world(*, own_identity: bool = False) -> Iterator[World]:
             pin=lambda node: azure_helpers.attach(server, node),
             ends_nothing=lambda: setattr(server.world, "takes", 1e6),
         )
+    assert server.wrong == []
     server.reset()
 
 
@@ -128,6 +131,7 @@ def openstack_world() -> Iterator[World]:
             ends_nothing=lambda: setattr(server.nova, "delete_s", 1e6),
             elsewhere=partial(_another_project, server),
         )
+    assert server.wrong == []
     server.reset()
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-
-import pytest
 
 from nodemanager.app.adapters import accepted_keys, build_cloud
 from nodemanager.app.from_config import sizes_of
@@ -62,42 +61,51 @@ def test_the_development_example_loads_with_its_stray_time_out() -> None:
     assert (size.name, size.cores, size.ram_mb) == ("Medium", 4, 512)
 
 
-@pytest.mark.parametrize(
-    ("section", "option", "default"),
-    [
-        ("daemon", "min_nodes", 0),
-        ("daemon", "max_nodes", 1),
-        ("daemon", "max_total_price", 0),
-        ("daemon", "poll_time", 60),
-        ("daemon", "cloudlist_poll_time", 60),
-        ("daemon", "nodelist_poll_time", 60),
-        ("daemon", "wishlist_poll_time", 60),
-        ("daemon", "max_poll_time", 300),
-        ("daemon", "poll_stale_after", 600),
-        ("daemon", "boot_fail_after", 1800),
-        ("daemon", "node_stale_after", 7200),
-        ("daemon", "consecutive_idle_count", 2),
-        ("daemon", "node_mem_scaling", 0.95),
-        ("daemon", "watchdog", 600),
-        ("daemon", "certs_file", None),
-        ("daemon", "dispatcher", "ping"),
-        ("manage", "address", "127.0.0.1"),
-        ("manage", "port", None),
-        ("manage", "management_token", None),
-        ("logging", "file", Path("/dev/stderr")),
-        ("logging", "level", "INFO"),
-        ("arvados", "host", None),
-        ("arvados", "token", None),
-        ("arvados", "timeout", 15),
-        ("arvados", "insecure", False),
-        ("arvados", "jobs_queue", True),
-        ("arvados", "slurm_queue", True),
-        ("cloud", "driver_class", None),
-    ],
-)
-def test_defaults_are_the_forerunners_but_for_the_two_that_changed(
-    read: Read, section: str, option: str, default: object
-) -> None:
+DEFAULTS: Mapping[str, Mapping[str, object]] = {
+    "daemon": {
+        "min_nodes": 0,
+        "max_nodes": 1,
+        "max_total_price": 0,
+        "poll_time": 60,
+        "cloudlist_poll_time": 60,
+        "nodelist_poll_time": 60,
+        "wishlist_poll_time": 60,
+        "max_poll_time": 300,
+        "poll_stale_after": 600,
+        "boot_fail_after": 1800,
+        "node_stale_after": 7200,
+        "consecutive_idle_count": 2,
+        "node_mem_scaling": 0.95,
+        "watchdog": 600,
+        "certs_file": None,
+        "dispatcher": "ping",
+    },
+    "manage": {
+        "address": "127.0.0.1",
+        "port": None,
+        "management_token": None,
+    },
+    "logging": {
+        "file": Path("/dev/stderr"),
+        "level": "INFO",
+    },
+    "arvados": {
+        "host": None,
+        "token": None,
+        "timeout": 15,
+        "insecure": False,
+        "jobs_queue": True,
+        "slurm_queue": True,
+    },
+    "cloud": {
+        "driver_class": None,
+    },
+}
+
+
+def test_defaults_are_the_forerunners_but_for_the_two_that_changed(read: Read) -> None:
     config = read("")
-    assert getattr(getattr(config, section), option) == default
+    for section, options in DEFAULTS.items():
+        found = {option: getattr(getattr(config, section), option) for option in options}
+        assert found == options
     assert config.warnings == ()

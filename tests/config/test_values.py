@@ -31,29 +31,28 @@ def test_a_duration_is_seconds_or_has_a_unit(read: Read, text: str, seconds: flo
     assert read(f"[Arvados]\ntimeout = {text}\n").arvados.timeout == seconds
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        "Daemon.poll_time",
-        "Daemon.max_poll_time",
-        "Daemon.poll_stale_after",
-        "Daemon.boot_fail_after",
-        "Daemon.node_stale_after",
-        "Daemon.watchdog",
-        "Arvados.timeout",
-        "Cleaning.settle",
-        "Cleaning.action_timeout",
-        "Cleaning.visible_after",
-        "Journal.keep",
-    ],
+DURATIONS = (
+    ("Daemon", "poll_time"),
+    ("Daemon", "max_poll_time"),
+    ("Daemon", "poll_stale_after"),
+    ("Daemon", "boot_fail_after"),
+    ("Daemon", "node_stale_after"),
+    ("Daemon", "watchdog"),
+    ("Arvados", "timeout"),
+    ("Cleaning", "settle"),
+    ("Cleaning", "action_timeout"),
+    ("Cleaning", "visible_after"),
+    ("Journal", "keep"),
 )
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "0m", "nan", "inf", "-inf", "1e999", "soon", "1h30"])
 def test_a_duration_that_is_none_is_refused_with_file_and_line(
-    refused: Refused, option: str, value: str
+    refused: Refused, value: str
 ) -> None:
-    section, name = option.split(".")
-    (problem,) = refused(f"\n[{section}]\n{name} = {value}\n")
-    assert problem.startswith(f"3: [{section}] {name} = {value}: ")
+    for section, name in DURATIONS:
+        (problem,) = refused(f"\n[{section}]\n{name} = {value}\n")
+        assert problem.startswith(f"3: [{section}] {name} = {value}: ")
 
 
 @given(st.text(max_size=12))
