@@ -200,27 +200,6 @@ def test_it_says_what_it_runs_with_before_anything_is_polled(write: Write, start
     assert not [line for line in daemon.lines if line.get("level") in ("warning", "error")]
 
 
-def test_a_reload_takes_the_windows_and_names_what_needs_a_restart(
-    write: Write, start: Start
-) -> None:
-    daemon = start("--config", write())
-    daemon.waits_for("cycle.done")
-    path = write(min_nodes=1)
-    path.write_text(
-        path.read_text(encoding="utf-8")
-        .replace("node_stale_after = 60", "node_stale_after = 90")
-        .replace("slots = 4", "slots = 5"),
-        encoding="utf-8",
-    )
-    daemon.send(signal.SIGHUP)
-    daemon.waits_for("daemon.reloaded", outcome="applied")
-    window = daemon.waits_for("config.changed", option="[Daemon] node_stale_after")
-    assert (window["old"], window["new"], window["action"]) == ("60", "90", "applied")
-    slots = daemon.waits_for("config.changed", option="[Registry] slots")
-    assert slots["action"] == "needs a restart"
-    daemon.waits_for("node.created")
-
-
 def test_a_reload_of_a_wrong_file_changes_nothing_and_names_every_problem(
     write: Write, start: Start
 ) -> None:
@@ -267,32 +246,26 @@ def test_a_second_daemon_on_the_pool_refuses_and_names_the_first(
     assert first.process.poll() is None
 
 
-def test_a_killed_daemon_leaves_no_lock_behind(write: Write, start: Start) -> None:
-    path = write()
-    first = start("--config", path)
-    first.waits_for("cycle.done")
-    first.kill()
-    start("--config", path).waits_for("cycle.done")
-
-
-def test_a_taken_port_is_named_with_its_option(write: Write, start: Start) -> None:
+@pytest.mark.parametrize(
+    ("was", "option"),
+    [("port = -1", "[Manage] port"), ("listen = 127.0.0.1:0", "[Registry] listen")],
+    ids=["management", "registry"],
+)
+def test_a_taken_port_is_named_with_its_option(
+    write: Write, start: Start, was: str, option: str
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        daemon = start("--config", write(port=port))
+        path = write()
+        here = f"port = {port}" if "port" in was else f"listen = 127.0.0.1:{port}"
+        path.write_text(path.read_text(encoding="utf-8").replace(was, here), encoding="utf-8")
+        daemon = start("--config", path)
         assert daemon.ends() == 1
     assert str(port) in daemon.raw[-1]
-    assert "[Manage] port" in daemon.raw[-1]
+    assert option in daemon.raw[-1]
     assert not [line for line in daemon.raw if "Traceback" in line]
-
-
-def test_once_applies_a_plan_prints_the_summary_and_ends(write: Write, start: Start) -> None:
-    daemon = start("run", "--once", write(min_nodes=2))
-    assert daemon.ends() == 0
-    created = [line for line in daemon.lines if line.get("event") == "node.created"]
-    assert len(created) == 2
-    assert [line["event"] for line in daemon.lines[-2:]] == ["cycle.done", "daemon.stopped"]
 
 
 def test_a_dry_run_leaves_the_registry_as_it_was(
@@ -443,20 +416,6 @@ def test_sigterm_while_it_starts_is_heeded(write: Write, start: Start) -> None:
     assert daemon.lines[-1]["event"] == "daemon.stopped"
 
 
-def test_the_registry_on_its_own_serves_until_it_is_told_to_stop(
-    write: Write, start: Start
-) -> None:
-    import requests
-
-    daemon = start("registry", write())
-    url = daemon.waits_for("server.started", name="registry")["url"]
-    found = requests.get(f"{url}/discovery/v1/apis/arvados/v1/rest", timeout=10)
-    assert found.status_code == 200
-    daemon.send(signal.SIGTERM)
-    assert daemon.ends() == 0
-    assert daemon.lines[-1]["event"] == "daemon.stopped"
-
-
 def test_the_registry_on_its_own_takes_a_rotated_token_and_outlives_a_wrong_file(
     write: Write, start: Start
 ) -> None:
@@ -516,31 +475,6 @@ def test_no_line_shows_a_secret(write: Write, start: Start, tmp_path: Path) -> N
     assert not re.search(r"ping_secret=(?!\*\*\*)", text)
 
 
-def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return forked.run(*map(str, words), env=os.environ)
-
-
-def test_an_operators_commands_reach_the_daemon_and_holds_outlive_it(
-    write: Write, start: Start
-) -> None:
-    file = write(min_nodes=1, port=free_port())
-    daemon = start("run", "--config", file)
-    record = daemon.waits_for("node.paired")["record"]
-    held = command("hold", record, "--reason", "a look", "--config", file)
-    assert (held.returncode, held.stderr) == (0, "")
-    assert daemon.waits_for("operator.hold", id=record)["cause"] == "a look"
-    daemon.waits_for("record.keep", record=record, reason="held")
-    assert command("breaker", "reset", "--config", file).returncode == 0
-    daemon.waits_for("operator.breaker_reset")
-    daemon.send(signal.SIGTERM)
-    assert daemon.ends() == 0
-
-    again = start("run", "--config", file)
-    again.waits_for("record.keep", record=record, reason="held")
-    assert command("release", record, "--config", file).returncode == 0
-    again.waits_for("operator.release", id=record)
-
-
 def test_a_command_without_the_token_is_refused(write: Write, start: Start) -> None:
     import requests
 
@@ -553,13 +487,6 @@ def test_a_command_without_the_token_is_refused(write: Write, start: Start) -> N
     assert requests.post(url, headers=wrong, timeout=10).status_code == 403
     assert requests.get(url, timeout=10).status_code == 405
     assert not [line for line in daemon.lines if line.get("event", "").startswith("operator.")]
-
-
-def test_a_command_with_no_daemon_there_says_how_to_start_one(write: Write) -> None:
-    file = write(port=free_port())
-    done = command("hold", "i-0abc", "--config", file)
-    assert done.returncode == 1
-    assert f"nodemanager run --config {file}" in done.stderr
 
 
 def answer_of(url: str, token: str, scheme: str = "Bearer") -> int:

@@ -15,7 +15,6 @@ import pytest
 
 from nodemanager.cloud.local.__main__ import sweep
 from nodemanager.cloud.local.state import StateDir
-from tests.live.cluster import LocalCluster
 from tests.live.harness import TREE, environment
 from tests.waiting import DEADLINE_S, until
 
@@ -137,24 +136,6 @@ def test_run_twos_script_kills_who_acts_at_enter_and_the_other_takes_over(
     finally:
         terminal.close()
         subprocess.run([*script[:2], "end", "--state", str(state)], check=True, timeout=60)
-
-
-def test_a_port_that_is_taken_is_named_with_its_option(tmp_path: Path):
-    first = LocalCluster(tmp_path / "first", {"Daemon": {"max_nodes": 0}})
-    second = LocalCluster(tmp_path / "second", {"Daemon": {"max_nodes": 0}})
-    try:
-        taken = first.start().url_of("registry").rpartition(":")[2]
-        second.change({"Registry": {"listen": f"127.0.0.1:{taken}"}})
-
-        refused = second.start()
-
-        assert refused.ended() == 1
-        last = refused.told().splitlines()[-1]
-        assert taken in last
-        assert "[Registry] listen" in last
-    finally:
-        first.close()
-        second.close()
 
 
 @pytest.mark.slurm

@@ -6,13 +6,12 @@ One account from the first boot to the last. The tests build on each other, in t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.live import story
 from tests.live.clouds import at_work
-from tests.live.cluster import TOKEN, Sections
+from tests.live.cluster import Sections
 from tests.live.ec2 import Ec2Cluster, ec2_cluster
 from tests.live.harness import Daemon, Registry, claim_of
 from tests.live.story import STORY, Story, paired
@@ -83,46 +82,9 @@ def test_when_demand_is_gone_idle_nodes_are_shut_down_once_their_window_opens(
     story.no_node_is_left(cluster, registry)
 
 
-def test_sigterm_amid_boots_leaves_nothing_half_done(cluster: Ec2Cluster, daemon: Daemon):
-    before = daemon.last()
-    cluster.want(4)
-    daemon.wait_for("record.claimed", after=before)
-
-    assert daemon.terminate() == 0
-
-    server = cluster.start(command="registry")
-    registry = Registry(server.url_of("registry"), TOKEN)
-    claimed = {uuid for uuid, row in registry.rows().items() if claim_of(row)}
-    tagged = {tags["nodemanager-record"] for tags in cluster.cloud.tags().values()}
-    # Claimed, and not sent on: the next run finds their release begun (U10). One that was withdrawn
-    # before its claim names no record.
-    withdrawn = daemon.lines("node.setup_withdrawn", after=before, reason="stopping")
-    failed = daemon.lines("node.setup_failed", after=before)
-    assert claimed - tagged <= {line.get("record") for line in (*failed, *withdrawn)}
-    assert tagged <= claimed
-    assert claimed == {line["record"] for line in daemon.lines("record.claimed", after=before)}
-
-
-def test_the_next_run_pairs_what_the_last_one_left(cluster: Ec2Cluster):
-    left: dict[str, Any] = cluster.cloud.tags()
-    cluster.want(0)
-    server = cluster.daemons[-1]
-    assert server.terminate() == 0
-
-    daemon = cluster.start()
-    for number in range(1, len(left) + 1):
-        daemon.wait_for("node.paired", count=number)
-
-    assert {line["node"]: line["record"] for line in daemon.lines("node.paired")} == {
-        node: tags["nodemanager-record"] for node, tags in left.items()
-    }
-    assert not daemon.lines("identity.changed")
-
-
 def test_sigterm_while_the_cloud_hangs_ends_it_soon_after_the_call_s_time_out(
-    cluster: Ec2Cluster,
+    cluster: Ec2Cluster, daemon: Daemon
 ):
-    daemon = cluster.daemons[-1]
     until("a listing", lambda: "cloud" in cluster.status(daemon)["polls"], told=daemon.told)
     with cluster.cloud.frozen():
         until(

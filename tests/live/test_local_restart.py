@@ -110,13 +110,6 @@ def slots_of(cluster: DirectedCluster) -> dict[str, int]:
     return {uuid: row["slot_number"] for uuid, row in cluster.registry.rows().items()}
 
 
-def test_a_second_daemon_on_the_pool_refuses_to_start(cluster: DirectedCluster, daemon: Daemon):
-    second = cluster.start()
-
-    assert second.ended() == 1
-    assert f"pid {daemon.process.pid}" in second.told()
-
-
 def test_a_registry_that_is_down_for_longer_than_the_window_costs_no_node(
     cluster: DirectedCluster, daemon: Daemon
 ):
@@ -228,52 +221,3 @@ def released(daemon: Daemon, node: str, record: str) -> None:
     freed = daemon.wait_for("record.cleaned", after=gone, record=record)
     assert (started["reason"], freed["reason"]) == ("idle_beyond_demand", "after_shutdown")
     assert int(started["idle_polls"]) >= int(started["needed_polls"])
-
-
-def test_kill_9_amid_boots_leaves_no_node_twice_and_no_claim_forgotten(
-    tmp_path_factory: pytest.TempPathFactory,
-):
-    cluster = DirectedCluster(
-        tmp_path_factory.mktemp("killed"),
-        {"Daemon": {"min_nodes": NODES, "max_nodes": NODES}, "Registry": {"slots": SLOTS}},
-    )
-    try:
-        cluster.serve_registry()
-        killed = cluster.start()
-        killed.wait_for("record.claimed")
-        killed.kill()
-        claims = set(cluster.claimed())
-
-        daemon = cluster.start()
-        until(
-            "as many claims as nodes are wanted, each paired and heard, or waited for",
-            lambda: settled(cluster, daemon),
-            told=daemon.told,
-        )
-
-        records, nodes = set(cluster.claimed()), cluster.tags()
-        assert claims <= records
-        assert len(records) == NODES
-        assert len(set(nodes.values())) == len(nodes)
-        assert records - set(nodes.values()) <= waited_for(daemon) & claims
-        assert not daemon.lines("record.cleaned")
-        assert daemon.terminate() == 0
-    finally:
-        cluster.close()
-
-
-def settled(cluster: DirectedCluster, daemon: Daemon) -> bool:
-    paired = {line["record"] for line in daemon.lines("node.paired")}
-    alive = set(cluster.tags().values())
-    records = set(cluster.claimed())
-    return (
-        len(records) == NODES
-        and alive == paired & set(pinged(cluster))
-        and records == paired | waited_for(daemon)
-    )
-
-
-def waited_for(daemon: Daemon) -> set[str]:
-    """Claims whose node may still come, by A2."""
-    kept = daemon.lines("record.keep", reason="claim_within_window")
-    return {line["record"] for line in kept}

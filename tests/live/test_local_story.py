@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import requests
 
 from tests.alerts import metrics_used
-from tests.live.cluster import MANAGEMENT_TOKEN, TOKEN, LocalCluster
+from tests.live.cluster import TOKEN, LocalCluster
 from tests.live.harness import Daemon, Line, Registry
 from tests.waiting import until
 
@@ -125,27 +124,6 @@ def whole_again(story: Story) -> Line:
     return story.daemon.wait_for("cycle.done", after=second, paired=NODES, busy=NODES)
 
 
-def test_the_management_server_answers(story: Story):
-    url = story.daemon.url_of("management")
-    known = {"Authorization": f"Bearer {MANAGEMENT_TOKEN}"}
-    whole_again(story)
-
-    def get(path: str, headers: dict[str, str] | None = None) -> requests.Response:
-        return requests.get(f"{url}{path}", headers=headers, timeout=10)
-
-    status = until("4 busy nodes in the status", lambda: all_busy(get("/status.json")))
-    assert status["config_max_nodes"] == NODES
-    assert (status["mode"], status["breaker"]["open"]) == ("apply", False)
-    assert [status["slots"][key] for key in ("used", "free", "total")] == [NODES, 0, NODES]
-    assert "idle_times" not in status
-    assert "idle_times" in get("/status.json", known).json()
-    health = get("/_health/ping", known)
-    assert (health.status_code, health.json()) == (200, {"health": "OK"})
-    assert get("/_health/ping").status_code == 401
-    assert get("/healthz").json() == {"health": "OK"}
-    assert get("/readyz").json() == {"ready": True, "lacking": []}
-
-
 def test_every_metric_of_the_alerts_and_the_dashboard_is_there(story: Story) -> None:
     text = requests.get(f"{story.daemon.url_of('management')}/metrics", timeout=10).text
     ends = {"histogram": ("_bucket", "_sum", "_count")}
@@ -160,31 +138,6 @@ def test_every_metric_of_the_alerts_and_the_dashboard_is_there(story: Story) -> 
     assert values["nodemanager_slots_run_out_seconds"] == "0.0"
     verdicts = (float(values[one]) for one in values if "_record_verdicts{" in one)
     assert sum(verdicts) == NODES
-
-
-def all_busy(answer: requests.Response) -> dict[str, Any] | None:
-    status = answer.json()
-    return status if status.get("nodes_busy") == NODES else None
-
-
-def test_a_wrong_file_at_sighup_changes_nothing_and_every_problem_is_told(story: Story):
-    daemon, cluster = story.daemon, story.cluster
-    right = cluster.config.read_text(encoding="utf-8")
-    wrong = right.replace("min_nodes = 4", "min_nodes = lots").replace("settle = 1.5", "settle = 0")
-    cluster.config.write_text(f"{wrong}\n[Cleaning2]\nsettel = 3\n", encoding="utf-8")
-    before = daemon.last()
-
-    daemon.reload(outcome="refused")
-
-    said = " / ".join(line["message"] for line in daemon.lines("config.warning", after=before))
-    for problem in ("min_nodes = lots", "settle = 0", "[Cleaning2]"):
-        assert problem in said
-    assert not daemon.lines("config.changed", after=before)
-    cluster.config.write_text(right, encoding="utf-8")
-    daemon.reload()
-    assert not daemon.lines("config.changed", after=before), "the settings in force had changed"
-    url = daemon.url_of("management")
-    assert requests.get(f"{url}/status.json", timeout=10).json()["config_max_nodes"] == NODES
 
 
 def test_sighup_applies_a_window_and_tells_its_old_and_new_value(story: Story):
@@ -203,15 +156,3 @@ def test_sighup_applies_a_window_and_tells_its_old_and_new_value(story: Story):
     cluster.kill_node(lost)
     kept = daemon.wait_for("record.keep", after=before, reason="within_window", record=record)
     assert kept["window_s"] == "7"
-
-
-def test_sigterm_ends_it_cleanly_and_its_nodes_live_on(story: Story):
-    nodes = story.cluster.pids()
-
-    assert story.daemon.terminate() == 0
-
-    last = story.daemon.last()
-    assert last is not None
-    assert (last["event"], last["reason"]) == ("daemon.stopped", "SIGTERM")
-    assert len(nodes) == NODES - 1
-    assert story.cluster.pids() == nodes

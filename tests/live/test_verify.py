@@ -138,15 +138,6 @@ def test_no_snapshot_is_settled_between_the_end_of_a_node_and_its_replacement(
     assert pool.json(*QUICK)["exit_code"] == 0
 
 
-def test_a_held_node_is_counted_apart_and_never_fails_it(pool: Verified) -> None:
-    (held, *_) = sorted(pool.cluster.running())
-    assert pool.run("hold", held).returncode == 0
-    told = until("the hold", lambda: (now := pool.json(*QUICK))["snapshot"]["held"] and now)
-    assert (told["exit_code"], told["snapshot"]["nodes"]["held"]) == (0, 1)
-    assert {one["id"] for one in told["snapshot"]["held"]} == {held}
-    assert pool.run("release", held).returncode == 0
-
-
 def test_a_terminal_shows_the_progress_in_its_place(pool: Verified) -> None:
     pool.cluster.change({"Daemon": {"min_nodes": 3}})
     pool.daemon.reload()
@@ -160,34 +151,6 @@ def test_a_terminal_shows_the_progress_in_its_place(pool: Verified) -> None:
     finally:
         terminal.close()
     assert "Traceback" not in terminal.all
-
-
-def test_a_create_that_the_cloud_calls_wrong_ends_it_early(pool: Verified) -> None:
-    pool.faults.set(refused="no image named golden-42")
-    pool.cluster.change({"Daemon": {"min_nodes": 4}})
-    # The first snapshot after a reload may be of the settings before it.
-    pool.daemon.wait_for("node.setup_started", after=pool.daemon.reload())
-    told = pool.json(*QUICK)
-    assert told["exit_code"] == 3, told
-    assert told["waited_s"] < 30
-    (first, *_) = told["snapshot"]["open"]
-    assert (first["what"], first["outlook"], first["reason"]) == ("boot", "stuck", "size_rests")
-    assert first["measures"]["bad_requests"] >= 1
-    ended = pool.run("verify", *QUICK)
-    assert ended.returncode == 3
-    assert f"boot  {first['id']}" in ended.stdout
-
-    # Once the image is there, the next try of the daemon heals it.
-    pool.faults.set(refused=None)
-    until("the fourth node", lambda: pool.json(*QUICK)["exit_code"] == 0, told=pool.daemon.told)
-
-
-def test_a_pause_is_nothing_to_wait_for(pool: Verified) -> None:
-    assert pool.run("pause", "--reason", "upgrade").returncode == 0
-    told = until("the pause", lambda: (now := pool.json(*QUICK))["exit_code"] and now)
-    assert ("stuck", None, "paused") in reasons(told)
-    assert pool.run("resume").returncode == 0
-    until("the end of the pause", lambda: pool.json(*QUICK)["exit_code"] == 0)
 
 
 def test_a_cloud_that_does_not_answer_is_waited_for_until_the_deadline(pool: Verified) -> None:
@@ -238,12 +201,3 @@ def test_a_daemon_that_hangs_fails_it_in_time(pool: Verified) -> None:
         pool.daemon.signal(signal.SIGCONT)
     assert (told["exit_code"], told["snapshot"]) == (1, None)
     assert "no answer within 10 s" in told["error"]
-
-
-def test_a_pool_without_any_node_fails_unless_that_is_allowed(tmp_path: Path) -> None:
-    with closing(Verified(tmp_path / "cluster", min_nodes=0)) as empty:
-        empty.start()
-        told = empty.json(*QUICK)
-        assert told["exit_code"] == 3, told
-        assert reasons(told) == [("stuck", None, "pool_empty")]
-        assert empty.json("--allow-empty", *QUICK)["exit_code"] == 0
