@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,31 +14,13 @@ from nodemanager.journal.api import IntentKind
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from tests.contract.stores import Postgres
+from tests.forked import run
+from tests.live import dying
 from tests.live.cluster import DirectedCluster
 from tests.live.harness import environment
 from tests.waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.server("curl")]
-
-DIES = """
-import functools, os, signal, sys
-from nodemanager.cloud.libcloud_base import LibcloudCloud
-from nodemanager.records.sql import SqlRecordStore
-
-owner, method, moment = sys.argv.pop(1).split(".")
-owner = {"cloud": LibcloudCloud, "store": SqlRecordStore}[owner]
-original = getattr(owner, method)
-
-@functools.wraps(original)
-def last(self, *arguments):
-    if moment == "after":
-        original(self, *arguments)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-setattr(owner, method, last)
-from nodemanager.cli import main
-main()
-"""
 
 
 @pytest.fixture
@@ -65,14 +45,10 @@ def cluster(tmp_path: Path) -> Iterator[DirectedCluster]:
 
 def dies_at(cluster: DirectedCluster, where: str) -> None:
     """Run the daemon until it kills itself there."""
-    ended = subprocess.run(
-        [sys.executable, "-c", DIES, where, "run", "--config", str(cluster.config)],
-        env=environment(STATE_DIRECTORY=str(cluster.state)),
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-3000:]
+    words = (where, "run", "--config", str(cluster.config))
+    env = environment(STATE_DIRECTORY=str(cluster.state))
+    ended = run(*words, module=dying.__name__, env=env)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ def test_when_demand_is_gone_idle_nodes_are_shut_down_with_the_ports_that_nova_f
     assert CREDENTIAL_SECRET not in daemon.log.read_text(encoding="utf-8")
 
 
+@pytest.mark.proof
 def test_once_the_cloud_creates_again_a_node_comes_within_two_polls(
     cluster: OpenStackCluster,
 ) -> None:

@@ -1,0 +1,77 @@
+"""What is started as a fork does and ends as what is executed; `timeit` runs the lines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import forked
+
+pytestmark = pytest.mark.slow
+
+ENV = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TZ": "Asia/Kolkata"}
+ONCE = ("-n1", "-r1")
+
+
+def said(text: str) -> list[str]:
+    """Without how long it took, and where an error was raised."""
+    return [one for one in text.splitlines() if not one.startswith(("1 loop", " ", "Traceback"))]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("print('snow \u2603')", id="says-and-ends"),
+        pytest.param("import sys; sys.exit(3)", id="ends-with-a-code"),
+        pytest.param("import sys; sys.exit('why')", id="ends-with-a-word"),
+        pytest.param("raise SystemError('why')", id="raises"),
+        pytest.param("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", id="is-killed"),
+        pytest.param("import signal; signal.raise_signal(signal.SIGINT)", id="is-interrupted"),
+        pytest.param("import os, time; print(dict(os.environ), time.tzname)", id="environment"),
+        pytest.param("import os; print(os.getcwd(), os.getsid(0) == os.getpid())", id="place"),
+        pytest.param("import os; print(sorted(os.listdir('/proc/self/fd')))", id="descriptors"),
+        pytest.param(
+            "import threading, time; threading.Thread(target=lambda: (time.sleep(.1), print(1)))"
+            ".start()",
+            id="waits-for-its-threads",
+        ),
+        pytest.param("import atexit; atexit.register(print, 'last')", id="says-its-last-words"),
+    ],
+)
+def test_it_does_and_ends_as_if_it_was_executed(line: str, tmp_path: Path) -> None:
+    executed = subprocess.run(
+        [sys.executable, "-m", "timeit", *ONCE, line],
+        env=ENV,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        check=False,
+    )
+    fork = forked.run(
+        *(*ONCE, line), module="timeit", imports=("timeit",), env=ENV, cwd=tmp_path, timeout=30
+    )
+    assert fork.returncode == executed.returncode
+    assert (said(fork.stdout), said(fork.stderr)) == (said(executed.stdout), said(executed.stderr))
+
+
+def test_who_started_it_hears_of_its_end(tmp_path: Path) -> None:
+    with open(tmp_path / "out", "wb") as output:
+        asleep = forked.start(
+            *(*ONCE, "import time; time.sleep(600)"),
+            module="timeit",
+            imports=("timeit",),
+            env=ENV,
+            output=output,
+        )
+    assert asleep.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        asleep.wait(0.01)
+    asleep.kill()
+    assert asleep.wait(30) == asleep.poll() == asleep.returncode == -signal.SIGKILL
