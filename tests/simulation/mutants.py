@@ -1484,7 +1484,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D16",
         "an idle node serves no job that waits",
-        (instead(wishes._Weighing._serve, "self._packing.take(job, one, lacks)", "0"),),
+        (instead(wishes._Weighing._serve, "self._packing.take(job, one, lacks)", "()"),),
     ),
     Mutant(
         "D16",
