@@ -174,8 +174,8 @@ def test_a_create_comes_to_an_end_that_finish_tells_d6(
 def test_a_created_node_is_listed_found_by_its_record_and_asked_for_alike(
     driver: CloudDriver,
 ) -> None:
-    """list_nodes, find_by_record, ask: All three show a new node, with the same tags and name
-    and with its launch time."""
+    """list_nodes, find_by_record, ask: All three show a new node, with the same tags, name
+    and size and with its launch time."""
     asked = order(driver)
     made = driver.create(asked)
     record = asked.tags.record
@@ -184,7 +184,8 @@ def test_a_created_node_is_listed_found_by_its_record_and_asked_for_alike(
     assert [view.id for view in views if view] == [made.id] * 3
     for view in views:
         assert view is not None
-        assert (view.tags, view.name, view.problems) == (asked.tags, asked.name, ())
+        assert (view.tags, view.name, view.size) == (asked.tags, asked.name, made.size)
+        assert view.problems == ()
         assert view.created_at is not None
 
 

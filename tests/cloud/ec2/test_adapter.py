@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +13,9 @@ from nodemanager.errors import (
     CloudError,
     ConfigError,
 )
-from tests.cloud.ec2.helpers import SMALL, cloud, order
+from tests.cloud.ec2.helpers import cloud, order
 from tests.cloud.ec2.moto_server import (
     MotoServer,
-    Reply,
     plain,
     refusal,
 )
@@ -84,42 +82,6 @@ def test_a_driver_class_that_can_t_serve_is_refused(name: str) -> None:
         cloud("http://127.0.0.1:1", driver_class=name)
 
 
-def test_threads_do_not_read_each_other_s_answers(server: MotoServer) -> None:
-    ec2 = cloud(server)
-    made = [ec2.create(order(f"compute-{number}")).id for number in range(4)]
-    wrong: list[object] = []
-
-    def ask(node_id: str) -> None:
-        for _ in range(8):
-            node = ec2.ask(node_id)
-            if node is None or node.id != node_id:
-                wrong.append(node)
-
-    threads = [threading.Thread(target=ask, args=(node_id,)) for node_id in made]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-    assert wrong == []
-    assert len(server.called("DescribeInstances")) == 32
-
-
-def test_a_server_that_never_answers_is_given_up(server: MotoServer) -> None:
-    release = threading.Event()
-
-    def hang() -> Reply:
-        release.wait(30)
-        return plain(503, "late")()
-
-    server.fault("DescribeInstances", before=hang)
-    try:
-        with pytest.raises(CloudError) as caught:
-            cloud(server, timeout=0.3).list_nodes()
-    finally:
-        release.set()
-    assert isinstance(caught.value.__cause__, requests.exceptions.Timeout)
-
-
 @pytest.fixture(scope="module")
 def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MotoServer, str]]:
     """A server whose certificate only its own file vouches for, and that file."""
@@ -158,20 +120,6 @@ def test_a_netrc_file_does_not_replace_the_signature(
     monkeypatch.setenv("NETRC", str(netrc))
     cloud(server).list_nodes()
     assert server.calls[-1].key_id == "AKIDEXAMPLE"
-
-
-def test_size_is_the_instance_type(server: MotoServer) -> None:
-    ec2 = cloud(server)
-    ec2.create(order(size=SMALL))
-    assert [node.size for node in ec2.list_nodes().items] == ["m5.large"]
-
-
-def test_an_instance_is_listed_with_the_ami_of_the_file_d15(server: MotoServer) -> None:
-    ec2 = cloud(server)
-    ec2.create(order())
-    (listed,) = ec2.list_nodes().items
-    assert listed.image == ec2.image()
-    assert str(listed.image).startswith("ami-")
 
 
 def test_an_image_that_is_no_ami_is_not_known_d15(server: MotoServer) -> None:

@@ -20,7 +20,6 @@ from tests.cloud.ec2.helpers import POOL, PUBLIC_KEY, by_hand, cloud, order
 from tests.cloud.ec2.moto_server import (
     MotoServer,
     Reply,
-    lost,
     plain,
     refusal,
     replaced,
@@ -75,19 +74,6 @@ def test_the_client_token_and_the_user_data_travel_in_the_body(server: MotoServe
     assert call.params["ClientToken"] == "token-1"
     assert base64.b64decode(call.params["UserData"]).decode() == user_data
     assert (call.method, call.query) == ("POST", "")
-
-
-def test_a_create_whose_answer_is_lost_is_found_by_tag(server: MotoServer) -> None:
-    ec2 = cloud(server)
-    wanted = order(record="zzzzz-7ekkf-000000000000004")
-    server.fault("RunInstances", after=lost)
-    with pytest.raises(CloudError) as caught:
-        ec2.create(wanted)
-    assert not caught.value.definite
-    assert "hush" not in str(caught.value)
-    (found,) = ec2.find_by_record("zzzzz-7ekkf-000000000000004")
-    assert found.tags == wanted.tags
-    assert len(server.called("RunInstances")) == 1
 
 
 def test_libcloud_s_own_retrying_does_not_repeat_a_create(
@@ -165,7 +151,8 @@ def test_a_scratch_volume_is_made_and_goes_with_the_node(server: MotoServer) -> 
 
 
 def test_the_root_volume_is_asked_for_by_the_images_own_name_for_it(server: MotoServer) -> None:
-    image = by_hand(server, "DescribeImages")
+    # One of moto's; to list all of them takes seconds.
+    image = by_hand(server, "DescribeImages", ImageId__1="ami-0d428b458b6ecaa33")
     create = {"image_id": image["imageId"], "root_volume_size": "30"}
     ec2 = cloud(server, create=create)
     for name in ("one", "two"):
@@ -200,14 +187,6 @@ def test_the_ssh_key_is_imported_once_under_a_name_of_its_own(
 
 
 # Destroying (D3).
-
-
-def test_a_destroy_is_confirmed_by_its_answer(server: MotoServer) -> None:
-    ec2 = cloud(server)
-    made = ec2.create(order())
-    assert ec2.destroy(made.id) is Outcome.ACCEPTED
-    assert ec2.destroy(made.id) is Outcome.GONE
-    assert ec2.destroy("i-0123456789abcdef0") is Outcome.UNKNOWN
 
 
 def test_a_node_that_goes_on_running_is_not_gone(server: MotoServer) -> None:
