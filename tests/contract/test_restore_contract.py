@@ -175,20 +175,17 @@ def test_an_address_that_is_anothers_by_now_stays_there(backend):
 
 
 @every_store
-@pytest.mark.parametrize(
-    "spoilt",
-    [
-        pytest.param({"ping_secret": None, "info": {}}, id="no-secret"),
-        pytest.param({"uuid": "zzzzz-7ekkf-000000000000000"}, id="another-record"),
-        pytest.param({"problems": ("slot_number is no number",)}, id="unreadable"),
-    ],
-)
-def test_a_pre_image_that_is_not_whole_restores_nothing(backend, spoilt):
+def test_a_pre_image_that_is_not_whole_restores_nothing(backend):
     before = pinged(backend)
     free = backend.store.clean(before, "stale_slot")
-    with pytest.raises(StoreRefused):
-        backend.store.restore(free, replace(before, **spoilt))
-    assert read(backend, before) == free
+    for spoilt in (
+        replace(before, ping_secret=None, info={}),
+        replace(before, uuid="zzzzz-7ekkf-000000000000000"),
+        replace(before, problems=("slot_number is no number",)),
+    ):
+        with pytest.raises(StoreRefused):
+            backend.store.restore(free, spoilt)
+        assert read(backend, before) == free
 
 
 @real_cas_stores

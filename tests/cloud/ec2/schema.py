@@ -23,7 +23,8 @@ _SIGNED = re.compile(r"AWSAccessKeyId|Signature(Method|Version)?|Timestamp|Secur
 
 
 @functools.cache
-def _model() -> Any:
+def model() -> Any:
+    """botocore's model of the service."""
     # It takes long to import: not where tests are only collected.
     from botocore.session import Session
 
@@ -32,12 +33,12 @@ def _model() -> Any:
 
 def knows(action: str) -> bool:
     """Whether EC2 has that action."""
-    return action in _model().operation_names
+    return action in model().operation_names
 
 
 def wrong_in_request(params: Mapping[str, str]) -> list[str]:
     """What contradicts the description in a request of an action that EC2 has."""
-    shape = _model().operation_model(params["Action"]).input_shape
+    shape = model().operation_model(params["Action"]).input_shape
     found: list[str] = []
     for name, value in params.items():
         if name not in _PLAIN and not _SIGNED.fullmatch(name):
@@ -84,7 +85,7 @@ def _mistyped(shape: Any, value: str, where: str) -> Iterator[str]:
 
 def wrong_in_answer(action: str, body: bytes) -> list[str]:
     """What contradicts the description in an answer: an unknown field, or a value of no list."""
-    shape = _model().operation_model(action).output_shape
+    shape = model().operation_model(action).output_shape
     root = ElementTree.fromstring(body)
     if shape is None:
         return []

@@ -17,6 +17,7 @@ from nodemanager.cloud.ec2.order import LONGEST_USER_DATA, run_params
 from nodemanager.core.model.world import Size
 from nodemanager.errors import BadRequest, ConfigError
 from tests.cloud.cloud_config import cloud_config
+from tests.cloud.ec2 import schema as ec2_schema
 from tests.cloud.ec2.helpers import SMALL, order
 
 KEYS = {"key": "a", "secret": "b"}
@@ -506,11 +507,9 @@ def test_an_option_is_sent_as_amazons_own_library_sends_it(
         run_params(one, adapter(create=asked)._provider.template, 0) for asked in ({}, create)
     )
     from botocore.serialize import create_serializer
-    from botocore.session import Session
     from botocore.validate import ParamValidator
 
-    service = Session().get_service_model("ec2")
-    operation = service.operation_model("RunInstances")
+    operation = ec2_schema.model().operation_model("RunInstances")
     whole = {"MinCount": 1, "MaxCount": 1, **meant}
     report = ParamValidator().validate(whole, operation.input_shape)
     assert not report.has_errors(), report.generate_report()

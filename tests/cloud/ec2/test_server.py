@@ -38,6 +38,7 @@ def test_a_fault_is_used_up(server: MotoServer) -> None:
     assert len(server.called("DescribeInstances")) == 3
 
 
+@pytest.mark.proof
 @pytest.mark.socket
 def test_it_runs_as_a_process_of_its_own() -> None:
     process = subprocess.Popen(

@@ -302,37 +302,37 @@ def test_an_operation_that_fails_says_why(
     finished(ours, order())
 
 
-@pytest.mark.parametrize(
-    ("reason", "status", "expected"),
-    [
-        ("quotaExceeded", 403, QuotaExceeded),
-        ("rateLimitExceeded", 403, Throttled),
-        ("userRateLimitExceeded", 403, Throttled),
-        ("rateLimitExceeded", 429, Throttled),
-        ("resourcePoolExhausted", 503, CapacityUnavailable),
-        ("forbidden", 403, Unauthorized),
-        ("somethingNew", 403, Unauthorized),
-        ("authError", 401, Unauthorized),
-        ("invalid", 400, BadRequest),
-        ("notFound", 404, BadRequest),
-        ("somethingNew", 429, Throttled),
-        ("somethingNew", 409, CloudError),
-        ("backendError", 503, CloudError),
-        ("backendError", 400, CloudError),
-        ("internalError", 500, CloudError),
-        ("somethingNew", 500, CloudError),
-    ],
+REASONS = (
+    ("quotaExceeded", 403, QuotaExceeded),
+    ("rateLimitExceeded", 403, Throttled),
+    ("userRateLimitExceeded", 403, Throttled),
+    ("rateLimitExceeded", 429, Throttled),
+    ("resourcePoolExhausted", 503, CapacityUnavailable),
+    ("forbidden", 403, Unauthorized),
+    ("somethingNew", 403, Unauthorized),
+    ("authError", 401, Unauthorized),
+    ("invalid", 400, BadRequest),
+    ("notFound", 404, BadRequest),
+    ("somethingNew", 429, Throttled),
+    ("somethingNew", 409, CloudError),
+    ("backendError", 503, CloudError),
+    ("backendError", 400, CloudError),
+    ("internalError", 500, CloudError),
+    ("somethingNew", 500, CloudError),
 )
-def test_googles_reason_decides_what_a_refused_create_means(
-    gce: GceServer, reason: str, status: int, expected: type[CloudError]
-) -> None:
-    gce.fault(INSERT, before=refusal(reason, status, "no, hush", retry_after="9"))
-    with pytest.raises(CloudError, match=f"{reason}: no") as caught:
-        cloud(gce).create(order())
-    assert type(caught.value) is expected
-    assert caught.value.definite is (expected is not CloudError)
-    assert caught.value.retry_after == 9.0
-    assert len(gce.called(INSERT)) == 1
+
+
+def test_googles_reason_decides_what_a_refused_create_means(gce: GceServer) -> None:
+    ours = cloud(gce)
+    for reason, status, expected in REASONS:
+        gce.fault(INSERT, before=refusal(reason, status, "no, hush", retry_after="9"))
+        before = len(gce.called(INSERT))
+        with pytest.raises(CloudError, match=f"{reason}: no") as caught:
+            ours.create(order())
+        assert type(caught.value) is expected, (reason, status)
+        assert caught.value.definite is (expected is not CloudError)
+        assert caught.value.retry_after == 9.0
+        assert len(gce.called(INSERT)) == before + 1
 
 
 def test_a_create_whose_answer_was_lost_is_repeated_and_makes_one_node_u9(gce: GceServer) -> None:
