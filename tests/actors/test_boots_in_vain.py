@@ -10,6 +10,8 @@ from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart
 from tests.fakes import fail
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 LOST = "Server.SpotInstanceTermination: Spot instance termination"
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nodemanager.core.model.world import WorkerState
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart
 from tests.fakes.scheduler import FakeScheduler
+
+pytestmark = pytest.mark.slow
 
 HOUR = 3600.0
 

@@ -18,6 +18,8 @@ from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig, ping
 from tests.fakes import answer, fail, first
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nodemanager.core.model.world import WorkerState
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import restart
+
+pytestmark = pytest.mark.slow
 
 HOUR = 3600.0
 

@@ -16,6 +16,8 @@ from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart
 from tests.fakes import fail
 
+pytestmark = pytest.mark.slow
+
 
 def idle_pool(make_rig: MakeRig, **options: Any) -> Rig:
     """Two idle nodes that were booted for the first image."""

@@ -70,6 +70,7 @@ def test_the_simulated_scheduler_agrees_with_slurm_in_all(script: Script, queue:
     play(script.steps, queue, OnDispatcher())
 
 
+@pytest.mark.slow
 def test_a_difference_is_found_unless_the_step_states_it_and_one_that_is_none_is_found_too() -> (
     None
 ):

@@ -32,6 +32,8 @@ from nodemanager.core.plan.destroy import (
 )
 from tests.core.build import SMALL, World, node, record, world
 
+pytestmark = pytest.mark.slow
+
 BUSY, IDLE, DOWN = WorkerState.BUSY, WorkerState.IDLE, WorkerState.DOWN
 HOST = "compute1"
 LIFE = "r1/r1-life1"

@@ -21,6 +21,8 @@ from nodemanager.core.plan.destroy import (
 )
 from tests.core.build import SMALL, World, claim, incarnation_of, record, world
 
+pytestmark = pytest.mark.slow
+
 BUSY, IDLE, DOWN, UNKNOWN = (
     WorkerState.BUSY,
     WorkerState.IDLE,

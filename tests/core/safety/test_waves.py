@@ -19,6 +19,8 @@ from nodemanager.core.observe.snapshot import Flight
 from tests.core.build import World, claim, incarnation_of, node
 from tests.core.nodes import pool_of, say
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("bad", "opens"),
