@@ -7,6 +7,8 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
+import pytest
+
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.errors import CloudError
 from tests.cloud.world import World
@@ -15,6 +17,8 @@ from tests.live.proxy import Fate
 T = TypeVar("T")
 
 PATIENT_S = 30.0
+TRIES = 5
+"""What a lost request does late may be done when the next one asks, which then sends fewer."""
 
 
 @dataclass
@@ -70,12 +74,19 @@ def each_request(
         assert fair.sent >= least
         for fate in fates:
             for number in range(1, fair.sent + 1):
-                nth = Nth(fate, number)
-                came = met_by(nth)
-                how = f"{fate.name} at request {number}: {came!r}"
-                assert nth.sent >= number, how
-                yield how, came
+                for _ in range(TRIES):
+                    nth = Nth(fate, number)
+                    came = met_by(nth)
+                    yield f"{fate.name} at request {number}: {came!r}", came
+                    if nth.sent >= number:
+                        break
+                else:
+                    pytest.fail(f"there was no request {number} to meet {fate.name}")
         # Each of its requests was tried.
-        last = Nth(Fate.CARRIED, 0)
-        met_by(last)
-        assert last.sent == fair.sent
+        for _ in range(TRIES):
+            last = Nth(Fate.CARRIED, 0)
+            came = met_by(last)
+            yield f"in fair weather: {came!r}", came
+            if last.sent == fair.sent:
+                return
+        pytest.fail(f"it sends {last.sent} requests, and sent {fair.sent} at first")
