@@ -276,7 +276,8 @@ class RememberedIdentity:
             # A full disk only loses the newest count.
             with contextlib.suppress(StartError):
                 self._own.remember("heartbeats", f"{store_id} {beats}")
-        self._beats_before = self._known_beats()
+                known_now = store_id, beats
+        self._beats_before = known_now
         told = str(self._state.recall("restored") or "")
         if not fell and not told.startswith(f"{store_id} "):
             return None

@@ -18,8 +18,9 @@ from typing import Any
 
 import pykka
 
+from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.context import RunOnce
-from nodemanager.actors.messages import ApplySettings, PollEvery, Stop
+from nodemanager.actors.messages import ApplySettings, Stop
 from nodemanager.app import adapters, wiring
 from nodemanager.app.from_config import settings_of
 from nodemanager.app.state import RememberedBacklog, RememberedIdentity, StateDirectory
@@ -55,6 +56,10 @@ CLEANING = {
 }
 CLOUD = {"max_creates", "shutdown_windows"}
 ANSWER_WITHIN_S = 30.0
+LONG_S = 1200.0
+"""Longer turns poll seldom in their midst: at most every SELDOM_S, between two EDGE_S as ever."""
+EDGE_S = 240.0
+SELDOM_S = 180.0
 
 
 class Lines(logging.Handler):
@@ -110,6 +115,7 @@ class Rig:
         self._mailboxes = mailboxes
         self._options = options
         self._next_ping = self.clock.boottime()
+        self._poll_time: float | None = None
         self._system: wiring.System | None = None
         logger = logging.getLogger("nodemanager")
         # DEBUG has a line a cycle for all that is kept.
@@ -126,6 +132,7 @@ class Rig:
     def start(self, *, dry_run: bool = False, once: bool = False, mode: str = APPLY) -> Rig:
         """Start the team as the service does. The first polls are done when this returns."""
         mode = DRY_RUN if dry_run else mode
+        self._poll_time = None
         state = StateDirectory(self.directory / "state", clock=self.clock)
         config = load(self._file(), environ={})
         settings = settings_of(config, self.cloud, self.store)
@@ -173,9 +180,19 @@ class Rig:
 
     def change_polling(self, poll_time: float) -> None:
         """What SIGHUP does with a new file's poll times."""
-        settings, team = self.system.settings, self.system.team
-        for poller in (team.cloud_list, team.record_list):
-            poller.tell(PollEvery(poll_time, settings.max_poll_time, settings.max_retry_after))
+        self._poll_time = poll_time
+        self._poll_no_oftener_than(0.0)
+
+    def _poll_no_oftener_than(self, poll_time: float) -> None:
+        """Make that the shortest time between two polls of a source."""
+        system, team = self.system, self.system.team
+        pollers = (team.cloud_list, team.record_list, team.demand)
+        intervals = wiring.poll_intervals(system.config, system.settings)
+        for poller, every in zip(pollers, intervals, strict=True):
+            if poller is not None:
+                is_list = poller is not team.demand
+                usual = self._poll_time if is_list and self._poll_time else every.poll_time
+                tell(poller, replace(every, poll_time=max(poll_time, usual)))
         self.flush()
 
     @property
@@ -221,8 +238,19 @@ class Rig:
     # Time.
 
     def turn(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Let that much time pass. In the midst of a long one all is polled less often."""
         end = self.clock.boottime() + seconds
+        if seconds >= LONG_S and self.is_running:
+            self._turn_to(self.clock.boottime() + EDGE_S)
+            self._poll_seldom()
+            self._turn_to(end - EDGE_S)
+            self._poll_no_oftener_than(0.0)
+        self._turn_to(end)
+
+    def _poll_seldom(self) -> None:
+        self._poll_no_oftener_than(min(SELDOM_S, self.system.settings.poll_stale_after / 3))
+
+    def _turn_to(self, end: float) -> None:
         while True:
             due = self.timer.next_due
             reminded = due is not None and due <= self._next_ping
@@ -241,11 +269,16 @@ class Rig:
     def turn_until(self, event: str, *, within: float, **fields: object) -> dict[str, Any]:
         """Let time pass until a new line of that event; the line. Fails when none comes."""
         before = len(self.lines(event, **fields))
-        end = self.clock.boottime() + within
-        while self.clock.boottime() < end:
-            self.turn(5)
+        began, is_seldom = self.clock.boottime(), False
+        while (waited_s := self.clock.boottime() - began) < within:
+            if within >= LONG_S and waited_s > EDGE_S and not is_seldom:
+                is_seldom = True
+                self._poll_seldom()
+            self._turn_to(self.clock.boottime() + 5)
             found = self.lines(event, **fields)
             if len(found) > before:
+                if is_seldom:
+                    self._poll_no_oftener_than(0.0)
                 return found[before]
         raise AssertionError(f"no {event} {fields} within {within} s")
 

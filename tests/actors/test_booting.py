@@ -159,7 +159,7 @@ def test_a_record_that_a_late_listing_shows_as_before_our_claim_is_not_judged_c8
 def test_failed_creates_leave_no_more_claims_than_max_nodes(
     make_rig: MakeRig, expires: bool, spent: int
 ) -> None:
-    """U6: a hundred failed creates.
+    """U6: forty failed creates.
 
     Those of which a node may still come are `max_nodes` at most. A record that waits for
     node_stale_after is one more for each time in which the outcome of a create is known.
@@ -189,7 +189,7 @@ def test_failed_creates_leave_no_more_claims_than_max_nodes(
 
     rig.cloud.always("create", first(refuse_or_lose))
     rig.start()
-    while len(most) < 100:
+    while len(most) < 40:
         rig.turn(HOUR)
     assert max(pending) == 5
     assert max(most) <= 5 + spent

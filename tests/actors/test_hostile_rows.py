@@ -59,13 +59,13 @@ def test_a_record_of_any_content_is_kept_and_stops_no_clean(
     make_rig: MakeRig, cloud: FakeCloud, tmp_path: Path, where: str
 ) -> None:
     journal = SqliteJournal(tmp_path / "journal.db", pool="pool", clock=cloud.clock)
-    rig = make_rig(journal=journal, backlog="clean", absent_listings=2)
+    rig = make_rig(journal=journal, backlog="clean", absent_listings=2, poll_time=60)
     for number, value in enumerate(VALUES.values()):
         record = record_with(number, where, value)
         rig.store.rows[record.uuid] = record
     leaked = rig.store.add_leaked(5, quiet_for=3 * HOUR)
     rig.start()
-    rig.turn(15 * 60.0)
+    rig.turn(10 * 60.0)
     assert rig.deaths == []
     # A stamp of 1970 puts the store's clock in doubt: each window begins anew, and that is told.
     is_told = rig.lines("clock.doubted") and where in ("last_ping_at", "modified_at")

@@ -35,7 +35,8 @@ STORE = ["list_records", "store_time", "store_id", "create", "claim", "clean", "
 
 def busy(make_rig: MakeRig) -> Rig:
     """A pool that boots, and destroys what it boots no more, all the time."""
-    rig = make_rig(min_nodes=2, max_nodes=6, node_stale_after=600, boot_fail_after=300)
+    limits = {"min_nodes": 2, "max_nodes": 6, "node_stale_after": 600, "boot_fail_after": 300}
+    rig = make_rig(poll_time=60, **limits)
     rig.fleet.add_node(age=3600.0)
     rig.store.add(slot_number=40, hostname="compute40", first_ping_at=1.0, last_ping_at=1.0)
     return rig

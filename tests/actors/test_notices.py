@@ -115,7 +115,7 @@ def test_the_way_by_hand_in_the_manual_ends_it_on_arvados(make_rig: Any) -> None
     rig.turn_until("breaker.opened", within=300)
     order(rig, Verb.BREAKER_RESET)
     order(rig, Verb.RESUME)
-    rig.turn(2 * DAY)
+    rig.turn(DAY + HOUR)
     assert len(rig.lines("records.surplus")) == 1
     assert len(rig.lines("breaker.opened")) == 1
     assert rig.lines("node.paired")

@@ -173,31 +173,30 @@ def code_of(script: str) -> list[str]:
     return ["-c", textwrap.dedent(script) + "\nfrom nodemanager.cli import main\nmain()"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT], ids=lambda one: one.name)
-def test_a_stop_is_clean_and_soon(write: Write, start: Start, number: signal.Signals) -> None:
-    """P7: SIGQUIT, too, as the forerunner."""
-    daemon = start("--config", write(min_nodes=1), python=PROGRAM)
+def test_it_says_what_it_runs_with_first_shows_no_secret_and_stops_clean_and_soon(
+    write: Write, start: Start, tmp_path: Path
+) -> None:
+    path = write(min_nodes=1, port=0)
+    daemon = start("--config", path, python=PROGRAM)
     daemon.waits_for("node.created")
+    daemon.waits_for("cycle.done")
     began = time.monotonic()
-    daemon.send(number)
+    daemon.send(signal.SIGTERM)
     assert daemon.ends() == 0
     assert time.monotonic() - began < 10
-    last = daemon.lines[-1]
-    assert (last["event"], last["reason"], last["code"]) == ("daemon.stopped", number.name, "0")
-    assert daemon.lines[0]["event"] == "lease.acquired"
-
-
-def test_it_says_what_it_runs_with_before_anything_is_polled(write: Write, start: Start) -> None:
-    path = write()
-    daemon = start("run", path)
-    started = daemon.waits_for("daemon.started")
-    daemon.waits_for("cycle.done")
-    assert started["file"] == str(path)
-    assert started["pool"] == "demo"
-    assert started["node_stale_after_s"] == "60"
-    events = [line["event"] for line in daemon.lines]
+    lines = daemon.lines
+    events = [line["event"] for line in lines]
+    assert events[0] == "lease.acquired"
     assert events.index("daemon.started") < events.index("list.ok")
-    assert not [line for line in daemon.lines if line.get("level") in ("warning", "error")]
+    started, last = lines[events.index("daemon.started")], lines[-1]
+    assert started["file"] == str(path)
+    assert (started["pool"], started["node_stale_after_s"]) == ("demo", "60")
+    assert (last["event"], last["reason"], last["code"]) == ("daemon.stopped", "SIGTERM", "0")
+    assert not [line for line in lines if line.get("level") in ("warning", "error")]
+    text = "\n".join(daemon.raw)
+    for file in (tmp_path / "state").glob("*.token"):
+        assert file.read_text(encoding="ascii").strip() not in text
+    assert not re.search(r"ping_secret=(?!\*\*\*)", text)
 
 
 def test_a_reload_of_a_wrong_file_changes_nothing_and_names_every_problem(
@@ -222,7 +221,8 @@ def test_a_reload_of_a_wrong_file_changes_nothing_and_names_every_problem(
     daemon.waits_for("node.created")
 
 
-def test_sigusr1_dumps_mailboxes_and_threads(write: Write, start: Start) -> None:
+def test_sigusr1_dumps_mailboxes_and_threads_and_sigquit_stops(write: Write, start: Start) -> None:
+    """P7: SIGQUIT stops it as it did the forerunner."""
     daemon = start("--config", write())
     daemon.waits_for("cycle.done")
     daemon.send(signal.SIGUSR1)
@@ -230,6 +230,10 @@ def test_sigusr1_dumps_mailboxes_and_threads(write: Write, start: Start) -> None
     assert "count" in daemon.waits_for("daemon.dumped", actor="RecordCleanerActor")
     daemon.waits_for("library", logger="pykka")
     assert daemon.process.poll() is None
+    daemon.send(signal.SIGQUIT)
+    assert daemon.ends() == 0
+    last = daemon.lines[-1]
+    assert (last["event"], last["reason"], last["code"]) == ("daemon.stopped", "SIGQUIT", "0")
 
 
 def test_a_second_daemon_on_the_pool_refuses_and_names_the_first(
@@ -358,25 +362,19 @@ def test_a_watchdog_is_not_fed_once_an_actor_hangs(
     assert daemon.lines[-1]["reason"] == "an actor is stuck"
 
 
-def test_a_lock_file_that_was_removed_is_noticed_and_put_back(write: Write, start: Start) -> None:
-    """L6, N23: it left the daemon without a lease, and without a word, until a restart."""
-    path = write()
-    daemon = start("--config", path)
-    daemon.waits_for("cycle.done")
-    (path.parent / "state" / "lock").unlink()
-    put_back = daemon.waits_for("lease.acquired", count=2)
-    assert "removed" in put_back["detail"]
-    assert (path.parent / "state" / "lock").read_text().startswith(f"pid {daemon.process.pid} ")
-
-
-def test_a_daemon_whose_lease_another_has_taken_ends_and_says_so(
+def test_a_removed_lock_file_is_put_back_and_a_lease_that_another_took_ends_it(
     write: Write, start: Start
 ) -> None:
-    """L6, N23."""
+    """L6, N23: it was left without a lease, and without a word, until a restart."""
     path = write()
     daemon = start("--config", path)
     daemon.waits_for("cycle.done")
     lock = path.parent / "state" / "lock"
+    lock.unlink()
+    put_back = daemon.waits_for("lease.acquired", count=2)
+    assert "removed" in put_back["detail"]
+    assert lock.read_text().startswith(f"pid {daemon.process.pid} ")
+
     other = lock.with_name("other")
     other.write_text("pid 1 since then\n")
     other.rename(lock)
@@ -464,36 +462,11 @@ def test_the_registry_on_its_own_heeds_a_signal_that_another_thread_took(
     assert daemon.lines[-1]["event"] == "daemon.stopped"
 
 
-def test_no_line_shows_a_secret(write: Write, start: Start, tmp_path: Path) -> None:
-    daemon = start("--config", write(min_nodes=1, port=0))
-    daemon.waits_for("node.created")
-    daemon.send(signal.SIGTERM)
-    daemon.ends()
-    text = "\n".join(daemon.raw)
-    for file in (tmp_path / "state").glob("*.token"):
-        assert file.read_text(encoding="ascii").strip() not in text
-    assert not re.search(r"ping_secret=(?!\*\*\*)", text)
-
-
-def test_a_command_without_the_token_is_refused(write: Write, start: Start) -> None:
-    import requests
-
-    port = free_port()
-    daemon = start("run", "--config", write(port=port))
-    daemon.waits_for("list.ok", source="records")
-    url = f"http://127.0.0.1:{port}/api/breaker/reset"
-    assert requests.post(url, timeout=10).status_code == 401
-    wrong = {"Authorization": "Bearer wrong"}
-    assert requests.post(url, headers=wrong, timeout=10).status_code == 403
-    assert requests.get(url, timeout=10).status_code == 405
-    assert not [line for line in daemon.lines if line.get("event", "").startswith("operator.")]
-
-
 def answer_of(url: str, token: str, scheme: str = "Bearer") -> int:
     return requests.get(url, headers={"Authorization": f"{scheme} {token}"}, timeout=10).status_code
 
 
-def test_rotated_tokens_are_taken_by_a_reload_and_the_former_ones_let_nobody_in(
+def test_no_order_is_taken_without_the_token_and_a_reload_takes_rotated_ones(
     write: Write, start: Start, tmp_path: Path
 ) -> None:
     port, secret = free_port(), tmp_path / "management"
@@ -506,11 +479,18 @@ def test_rotated_tokens_are_taken_by_a_reload_and_the_former_ones_let_nobody_in(
     path.write_text(text.replace("[Registry]\nslots = 4\nlisten = 127.0.0.1:0\n", more))
     daemon = start("run", path)
     records = daemon.waits_for("server.started", name="registry")["url"] + "/arvados/v1/nodes"
-    status = f"http://127.0.0.1:{port}/api/nodes"
+    api = f"http://127.0.0.1:{port}/api"
+    status = f"{api}/nodes"
     daemon.waits_for("cycle.done")
     # What a plan found is shown right after its line.
     until("the nodes", lambda: answer_of(status, "the-first-one") == 200)
     assert answer_of(records, "registry-one", "OAuth2") == 200
+    reset = f"{api}/breaker/reset"
+    assert requests.post(reset, timeout=10).status_code == 401
+    wrong = {"Authorization": "Bearer wrong"}
+    assert requests.post(reset, headers=wrong, timeout=10).status_code == 403
+    assert requests.get(reset, timeout=10).status_code == 405
+    assert not [line for line in daemon.lines if line.get("event", "").startswith("operator.")]
     secret.write_text("the-second-one")
     path.write_text(path.read_text().replace("registry-one", "registry-two"))
     daemon.send(signal.SIGHUP)

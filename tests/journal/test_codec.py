@@ -88,7 +88,7 @@ def values(of: Any, depth: int = 0) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("of", TYPES, ids=lambda of: of.__name__)
 def test_a_value_comes_back_as_it_was(of: type) -> None:
-    @settings(max_examples=40, derandomize=True, deadline=None, database=None)
+    @settings(max_examples=25, derandomize=True, deadline=None, database=None)
     @given(values(of))
     def check(value: Any) -> None:
         again = load(of, dump(value))

@@ -189,7 +189,9 @@ def test_no_key_can_break_out_either(fields: dict[str, str]) -> None:
 @settings(max_examples=40)
 @given(
     st.dictionaries(
-        st.text(), st.recursive(st.floats() | st.text() | st.integers() | st.none(), st.lists)
+        st.text(),
+        st.recursive(st.floats() | st.text() | st.integers() | st.none(), st.lists, max_leaves=6),
+        max_size=4,
     )
 )
 def test_json_is_always_one_valid_line(fields: dict[str, Any]) -> None:

@@ -36,19 +36,24 @@ def recorded(path: Path, seed: int) -> RandomWorld:
     return world
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_a_random_world_replays_to_its_own_verdicts(
+@pytest.mark.parametrize("seed", [0, 3, 19, 22])
+def test_a_random_world_replays_to_its_own_verdicts_and_to_windows_far_apart(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whatever is recorded, no scenario may fail; and what is freed sooner is freed."""
     monkeypatch.setattr(recording, "SEGMENT_DECISIONS", 17)
     path = tmp_path / "journal.db"
     world = recorded(path, seed)
     seen = outline(path)
     assert seen.decisions == len(world.plans)
-    made = replay(path, seen, [{}, {"node_stale_after": world.settings.node_stale_after}])
+    windows = (world.settings.node_stale_after, 60.0, 600.0, 1e6)
+    made = replay(path, seen, [{"node_stale_after": one} for one in windows])
     assert made.differing == 0
-    again = weigh(made.recorded, made.others[0], made.walls)
+    again, *others = (weigh(made.recorded, one, made.walls) for one in made.others)
     assert (again.moves, again.boots, again.boots_lost) == ((), 0, 0)
+    for other in others:
+        assert all(move.after is not None for move in other.moves if move.gain_s > 0)
+        assert all(move.before is not None for move in other.moves if move.gain_s < 0)
 
 
 def test_a_recorded_journal_replays_to_the_verdicts_it_has(tmp_path: Path) -> None:
@@ -67,7 +72,7 @@ def test_a_recorded_journal_replays_to_the_verdicts_it_has(tmp_path: Path) -> No
     assert [round(move.gain_s) for move in sooner.moves] == [900, 900, 900]
 
 
-@pytest.mark.parametrize("seed", range(8, 12))
+@pytest.mark.parametrize("seed", range(4, 6))
 def test_a_lane_with_the_recorded_settings_decides_from_the_recorded_snapshots(
     seed: int, tmp_path: Path
 ) -> None:
@@ -107,20 +112,6 @@ def test_another_window_of_claims_is_replayed_though_each_keeps_the_one_it_was_m
     ).others
     assert any(end.reason is Reason.CLAIM_EXPIRED for end in recorded.ends.values())
     assert longer.ends == {}
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_windows_far_apart_are_replayed_over_any_world(seed: int, tmp_path: Path) -> None:
-    """Whatever is recorded, no scenario may fail; and what is freed sooner is freed."""
-    path = tmp_path / "journal.db"
-    recorded(path, seed)
-    windows = [{"node_stale_after": one} for one in (60.0, 600.0, 1e6)]
-    made = replay(path, outline(path), windows)
-    assert made.differing == 0
-    for other in made.others:
-        balance = weigh(made.recorded, other, made.walls)
-        assert all(move.after is not None for move in balance.moves if move.gain_s > 0)
-        assert all(move.before is not None for move in balance.moves if move.gain_s < 0)
 
 
 def test_what_a_dry_run_ordered_is_taken_as_done(

@@ -28,7 +28,9 @@ class Identities:
         return self._context.state.identity
 
     def _note(self, **changes: Any) -> None:
-        self._context.learn(replace(self._known, **changes))
+        after = replace(self._known, **changes)
+        if after != self._known:
+            self._context.learn(after)
 
     def unverified(self, error: Exception) -> None:
         """Log that the account can't be asked for; once, until it is seen again."""

@@ -32,6 +32,7 @@ from nodemanager.core.execute.writes import Writes, after_answer, after_poll
 from nodemanager.core.judge.node_view import FAILED_BOOTS
 from nodemanager.core.model.annotations import NO_MARKS, HandClean, Marks
 from nodemanager.core.model.breaker import Breaker
+from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import Dispatched, ErrandOutcome
 from nodemanager.core.model.settings import ASK_AGAIN_S, Settings
@@ -190,14 +191,14 @@ def after_own(state: State, own: OwnNews, settings: Settings) -> State:
             return _after_inherited(state, one, at, settings)
         case news.CreatesRead(expected=expected, ended=ended):
             expected = without_ended({**expected, **state.expected}, ended)
-            return replace(state, expected=expected, ended=ended, expects_creates_since=None)
+            return changed(state, expected=expected, ended=ended, expects_creates_since=None)
         case Stepped() | LeftOpen():
-            return replace(state, flights=state.flights.after(one))
+            return changed(state, flights=state.flights.after(one))
         case news.Deciding():
             rests = without_ended_rests(limits.places, at)
             if rests is not limits.places:
                 limits = replace(limits, places=rests)
-            return replace(
+            return changed(
                 state,
                 limits=limits,
                 sizes=still_unheard(state.sizes, state.history),
@@ -210,32 +211,32 @@ def after_own(state: State, own: OwnNews, settings: Settings) -> State:
             return _after_write(state, one, at, settings)
         case news.StoreListed(listing=listing):
             writes, breaker = after_poll(state.writes, state.breaker, listing, at, settings)
-            return replace(state, writes=writes, breaker=breaker)
+            return changed(state, writes=writes, breaker=breaker)
         case news.Throttling(retry_after=asked_s):
-            return replace(state, limits=after_throttled(limits, asked_s, at, settings))
+            return changed(state, limits=after_throttled(limits, asked_s, at, settings))
         case news.CloudWorked():
-            return replace(state, limits=after_worked(limits, settings))
+            return changed(state, limits=after_worked(limits, settings))
         case news.ErrandRun():
             dispatched = errand_ended(state.dispatched, one.errand, _outcome_of(one.error), at)
-            return replace(state, dispatched=dispatched)
+            return changed(state, dispatched=dispatched)
         case news.LoopsReset():
             return with_loops(state, boot_loops.after_reset(limits.loops))
         case news.HandCleans(by_hand):
-            return replace(state, by_hand=by_hand)
+            return changed(state, by_hand=by_hand)
         case Marks():
-            return replace(state, marks=one)
+            return changed(state, marks=one)
         case Identity():
-            return replace(state, identity=one)
+            return changed(state, identity=one)
         case Ledger():
-            return replace(state, ledger=one)
+            return changed(state, ledger=one)
         case Backlog():
-            return replace(state, backlog=one)
+            return changed(state, backlog=one)
         case news.LeftoversSearched():
             present = state.history.present
             failed = {id: count for id, count in state.pins_failed.items() if id in present}
-            return replace(state, pins_failed=failed)
+            return changed(state, pins_failed=failed)
         case End():
-            state = replace(state, recent=after_end(state.recent, one, at, settings))
+            state = changed(state, recent=after_end(state.recent, one, at, settings))
             return _after_clean(state, one, own, settings) if one.has_freed else state
         case _:
             return _after_step(state, one, own, settings)
@@ -250,7 +251,7 @@ def _after_inherited(state: State, one: news.Inherited, at: float, settings: Set
         capped = {place: min(until, longest) for place, until in of.items()}
         places[size] = {**capped, **places.get(size, {})}
     limits = replace(state.limits, places=places) if one.rests else state.limits
-    state = replace(
+    state = changed(
         state,
         limits=limits,
         recent=with_inherited(state.recent, one.sent, at, settings, may_lack=one.may_lack),
@@ -272,7 +273,7 @@ def _after_orders(state: State, at: float, settings: Settings, *, with_errands: 
         return state
     if with_errands:
         dispatched = errands_sent(state.dispatched, made.errands, state.demand, at)
-        state = replace(state, dispatched=dispatched)
+        state = changed(state, dispatched=dispatched)
     if not made.boots:
         return state
     loops = boot_loops.after_probe(state.limits.loops, at, settings.boot_fail_after)
@@ -286,10 +287,10 @@ def _after_step(state: State, one: Learned, own: OwnNews, settings: Settings) ->
     refused = one.node_id if isinstance(one, news.CreateRefused) else None
     state = learned(state, one, at, nodes_now(state, created, refused), settings)
     if state.ended:
-        state = replace(state, expected=without_ended(state.expected, state.ended))
+        state = changed(state, expected=without_ended(state.expected, state.ended))
     if isinstance(one, news.NodeGone):
         ledger = leftovers.ended(state.ledger, one.node_id, at)
-        state = replace(state, recent=after_gone(state.recent, one, at), ledger=ledger)
+        state = changed(state, recent=after_gone(state.recent, one, at), ledger=ledger)
         return _after_gone(state, one, own, settings)
     return state
 
@@ -304,7 +305,7 @@ def _after_write(state: State, one: news.StoreAnswered, at: float, settings: Set
         uuid = effect.record.uuid
         expected = {id: node for id, node in expected.items() if id != uuid}
         recent = after_freed(recent, uuid)
-    return replace(state, expected=expected, recent=recent, writes=writes, breaker=breaker)
+    return changed(state, expected=expected, recent=recent, writes=writes, breaker=breaker)
 
 
 def _after_clean(state: State, end: End, own: OwnNews, settings: Settings) -> State:
@@ -312,7 +313,7 @@ def _after_clean(state: State, end: End, own: OwnNews, settings: Settings) -> St
     order = end.order
     incarnation, size = state.created.get(end.key.id, (None, ""))
     left = {uuid: of for uuid, of in state.created.items() if uuid != end.key.id}
-    state = replace(state, created=left)
+    state = changed(state, created=left)
     if order.reason is Reason.CLAIM_EXPIRED and incarnation == order.incarnation:
         # It was created, and vanished before it came up.
         return _after_failed_boot(state, None, size, None, own, settings)
@@ -355,7 +356,7 @@ def with_loops(state: State, loops: Loops) -> State:
     """The state with these streaks of failed boots."""
     if loops == state.limits.loops:
         return state
-    return replace(state, limits=replace(state.limits, loops=loops))
+    return changed(state, limits=replace(state.limits, loops=loops))
 
 
 def _outcome_of(error: RemoteError | None) -> ErrandOutcome:
@@ -371,12 +372,12 @@ def learned(state: State, one: Learned, now: float, nodes: int, settings: Settin
     """
     match one:
         case news.Claimed(record, size):
-            return replace(state, sizes={**state.sizes, record: size})
+            return changed(state, sizes={**state.sizes, record: size})
         case news.CreateRefused(sizes, error):
             limits = state.limits
             for size in sizes:
                 limits = after_refusal(limits, error, size, nodes, now, settings)
-            return replace(state, limits=limits)
+            return changed(state, limits=limits)
         case news.NodeExpected():
             return _expecting(state, one, now, nodes)
         case news.NodeDenied(record, incarnation):
@@ -386,33 +387,33 @@ def learned(state: State, one: Learned, now: float, nodes: int, settings: Settin
             first_at = now if expected.denied_at is None else expected.denied_at
             is_denied = now - first_at >= ASK_AGAIN_S
             denied = replace(expected, denied_at=first_at, is_denied=is_denied)
-            return replace(state, expected={**state.expected, record: denied})
+            return changed(state, expected={**state.expected, record: denied})
         case news.Withdrawn(size):
-            return replace(state, withdrawn=state.withdrawn + Counter([size]))
+            return changed(state, withdrawn=state.withdrawn + Counter([size]))
         case news.PinsFailed(node_id):
             failed = state.pins_failed.get(node_id, 0) + 1
-            return replace(state, pins_failed={**state.pins_failed, node_id: failed})
+            return changed(state, pins_failed={**state.pins_failed, node_id: failed})
         case news.PinsTold(node_id):
             left = {id: count for id, count in state.pins_failed.items() if id != node_id}
-            return replace(state, pins_failed=left)
+            return changed(state, pins_failed=left)
         case news.DrainTold():
-            return replace(state, drains=state.drains.after_told(one, now))
+            return changed(state, drains=state.drains.after_told(one, now))
         case news.SchedulerTold():
-            return replace(state, dispatched=dispatched_after(state.dispatched, one, now))
+            return changed(state, dispatched=dispatched_after(state.dispatched, one, now))
         case news.NodeGone() if one.reason is not Reason.UNPAIRED:
             # It did not vanish by itself, however late its record is cleaned (B5).
             life = one.record, one.incarnation
             left_of = {uuid: of for uuid, of in state.created.items() if (uuid, of[0]) != life}
-            return replace(state, created=left_of)
+            return changed(state, created=left_of)
         case news.FenceStands():
-            return replace(state, recent=after_fence(state.recent, now))
+            return changed(state, recent=after_fence(state.recent, now))
         case news.WriteInDoubt(record):
-            return replace(state, writes=state.writes.in_doubt(record, now))
+            return changed(state, writes=state.writes.in_doubt(record, now))
         case news.PinsDoubted(node_id):
             ledger = leftovers.doubtful(state.ledger, node_id, now, settings.visible_after)
-            return replace(state, ledger=ledger)
+            return changed(state, ledger=ledger)
         case news.Restored(record):
-            return replace(state, writes=state.writes.without_own_clean(record))
+            return changed(state, writes=state.writes.without_own_clean(record))
         case _:
             return state
 
@@ -421,12 +422,12 @@ def _expecting(state: State, one: news.NodeExpected, now: float, nodes: int) -> 
     """The state with a node that was created, or may have been."""
     since = now if one.since is None else one.since
     expected = Expected(one.node_id, one.size, since, one.incarnation, one.place)
-    state = replace(state, expected={**state.expected, one.record: expected})
+    state = changed(state, expected={**state.expected, one.record: expected})
     if one.node_id is None or not one.is_new:
-        return replace(state, sizes={**state.sizes, one.record: one.size})
+        return changed(state, sizes={**state.sizes, one.record: one.size})
     created = {**state.created, one.record: (one.incarnation, one.size)}
     limits = after_success(state.limits, one.size, nodes)
-    return replace(state, created=created, limits=limits)
+    return changed(state, created=created, limits=limits)
 
 
 def nodes_now(state: State, created: str | None = None, refused: str | None = None) -> int:

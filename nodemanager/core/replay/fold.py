@@ -14,6 +14,7 @@ from nodemanager.core.execute.expectations import dispatched_listed, still_expec
 from nodemanager.core.execute.state import OwnNews, State, after_own, with_loops
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.false_clean import FalseClean, Folded
+from nodemanager.core.model.changed import changed
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Listing, Record
 from nodemanager.core.observe import history as histories
@@ -115,7 +116,7 @@ def stages(state: State, fact: Fact | OwnNews, settings: Settings) -> Iterator[S
         case OwnNews():
             yield Stage(after_own(state, fact, settings))
         case SettingsTaken():
-            yield Stage(replace(state, history=histories.settings_taken(state.history, settings)))
+            yield Stage(changed(state, history=histories.settings_taken(state.history, settings)))
         case _:
             yield Stage(_after(state, fact))
 
@@ -124,36 +125,36 @@ def _after(state: State, fact: Fact) -> State:
     """The state after a fact that has one stage and finds no false clean."""
     match fact:
         case CloudPollBegun():
-            return replace(state, history=histories.cloud_poll_started(state.history))
+            return changed(state, history=histories.cloud_poll_started(state.history))
         case ImageFound():
-            return replace(state, history=replace(state.history, image=fact.image))
+            return changed(state, history=replace(state.history, image=fact.image))
         case DemandSeen():
-            return replace(state, demand=fact.jobs, demand_at=fact.started_at)
+            return changed(state, demand=fact.jobs, demand_at=fact.started_at)
         case LivesFreed():
             history = false_clean.lives_freed(state.history, fact.lives, fact.at)
-            return replace(state, history=history)
+            return changed(state, history=history)
         case DestroySent():
             history = histories.destroy_sent(
                 state.history, fact.node_id, fact.at, refused=fact.refused
             )
-            return replace(state, history=history)
+            return changed(state, history=history)
         case NodesExplained():
-            return replace(state, history=histories.explained(state.history, fact.node_ids))
+            return changed(state, history=histories.explained(state.history, fact.node_ids))
         case RecordsExplained():
-            return replace(state, history=histories.records_explained(state.history, fact.uuids))
+            return changed(state, history=histories.records_explained(state.history, fact.uuids))
         case BreakerSet():
-            return replace(state, breaker=fact.breaker)
+            return changed(state, breaker=fact.breaker)
         case HostnamesKept():
             kept = histories.hostnames_kept(state.history, fact.hostnames)
-            return replace(state, history=kept)
+            return changed(state, history=kept)
         case ClocksKept():
-            return replace(state, history=histories.clocks_kept(state.history, fact.clocks))
+            return changed(state, history=histories.clocks_kept(state.history, fact.clocks))
         case _:
             return state
 
 
 def _stage(state: State, folded: Folded) -> Stage:
-    return Stage(replace(state, breaker=folded.breaker, history=folded.history), folded.reported)
+    return Stage(changed(state, breaker=folded.breaker, history=folded.history), folded.reported)
 
 
 def _nodes_seen(state: State, listing: Listing[CloudNode], settings: Settings) -> Iterator[Stage]:
@@ -162,11 +163,11 @@ def _nodes_seen(state: State, listing: Listing[CloudNode], settings: Settings) -
         breaker = breakers.after_listing(
             state.breaker, state.history, ids, listing.started_at, settings, cloud=True
         )
-        state = replace(state, breaker=breaker)
+        state = changed(state, breaker=breaker)
         yield Stage(state)
     history = histories.cloud_listed(state.history, listing, settings)
     ledger = leftovers.listed(state.ledger, history, settings)
-    yield Stage(replace(state, history=history, ledger=ledger))
+    yield Stage(changed(state, history=history, ledger=ledger))
 
 
 def _scheduler_seen(state: State, fact: SchedulerSeen, settings: Settings) -> Iterator[Stage]:
@@ -177,11 +178,11 @@ def _scheduler_seen(state: State, fact: SchedulerSeen, settings: Settings) -> It
         breaker = breakers.after_scheduler(
             state.breaker, state.history, names, ours, listing.started_at, settings
         )
-        state = replace(state, breaker=breaker)
+        state = changed(state, breaker=breaker)
         yield Stage(state)
     before, history = state.history, scheduler_listed(state.history, listing, settings)
     dispatched = dispatched_listed(state.dispatched, listing)
-    state = replace(
+    state = changed(
         state, history=history, demand=fact.jobs, demand_at=fact.asked_at, dispatched=dispatched
     )
     yield Stage(state)
@@ -206,7 +207,7 @@ def _nodes_answered(state: State, fact: NodesAnswered, settings: Settings) -> It
     breaker = breakers.after_answers(
         state.breaker, fact.answers, asked_at=asked_at, at=fact.at, settings=settings
     )
-    state = replace(state, breaker=breaker)
+    state = changed(state, breaker=breaker)
     yield Stage(state)
     folded = false_clean.answers_seen(
         breaker,
@@ -225,17 +226,17 @@ def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> Iterat
     history = histories.store_clock_read(before, fact.store_time)
     if fact.answered_at is not None:
         history = histories.store_answered(history, fact.answered_at, settings)
-    state = replace(state, history=history)
+    state = changed(state, history=history)
     if listing.complete:
         ids = frozenset(record.uuid for record in listing.items)
         breaker = breakers.after_listing(
             state.breaker, history, ids, listing.started_at, settings, cloud=False
         )
-        state = replace(state, breaker=breaker)
+        state = changed(state, breaker=breaker)
         yield Stage(state)
     folded = false_clean.records_seen(state.breaker, history, listing)
     yield _stage(state, folded)
-    state = replace(
+    state = changed(
         state,
         history=histories.records_listed(folded.history, listing, settings),
         breaker=folded.breaker,
@@ -267,7 +268,7 @@ def after_decision(state: State, made: Plan, at: float, settings: Settings) -> S
     ended = {one.record.uuid for one in made.ended}
     if ended:
         created = {uuid: of for uuid, of in created.items() if uuid not in ended}
-    state = replace(
+    state = changed(
         state,
         history=made.history,
         breaker=made.breaker,
