@@ -106,6 +106,8 @@ class Rig:
         self.deaths: list[tuple[str, BaseException]] = []
         self.codes: list[int] = []
         self.lease = True
+        self.polls_seldom = True
+        """Whether long turns poll seldom in their midst."""
         self.may_violate = False
         """Whether lines of `invariant.broken` are what the test is about."""
         self.stopped: list[str] = []
@@ -240,7 +242,7 @@ class Rig:
     def turn(self, seconds: float) -> None:
         """Let that much time pass. In the midst of a long one all is polled less often."""
         end = self.clock.boottime() + seconds
-        if seconds >= LONG_S and self.is_running:
+        if seconds >= LONG_S and self.polls_seldom and self.is_running:
             self._turn_to(self.clock.boottime() + EDGE_S)
             self._poll_seldom()
             self._turn_to(end - EDGE_S)
@@ -271,7 +273,8 @@ class Rig:
         before = len(self.lines(event, **fields))
         began, is_seldom = self.clock.boottime(), False
         while (waited_s := self.clock.boottime() - began) < within:
-            if within >= LONG_S and waited_s > EDGE_S and not is_seldom:
+            is_long = within >= LONG_S and self.polls_seldom
+            if is_long and waited_s > EDGE_S and not is_seldom:
                 is_seldom = True
                 self._poll_seldom()
             self._turn_to(self.clock.boottime() + 5)

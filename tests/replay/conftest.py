@@ -109,6 +109,7 @@ def _recorded(make_rig: Any, path: Path) -> Incident:
         backlog="clean",
         wishlist_command="never-run",
     )
+    rig.polls_seldom = False
     rig.jobs = (Job("more", count=1),)
     pairs = [rig.fleet.add_node(age=36_000.0) for _ in range(NODES)]
     rig.start()

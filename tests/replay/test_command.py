@@ -48,9 +48,9 @@ def rows_of(out: str, heading: str) -> dict[str, dict[str, str]]:
 
 @pytest.mark.slow
 def test_without_other_settings_it_says_that_all_decisions_are_the_same(
-    incident: Incident, run: Run
+    incident: Incident, said: Run
 ) -> None:
-    code, out, _ = run("replay", incident.path)
+    code, out, _ = said("replay", incident.path)
     assert code == 0
     assert f"{incident.outline.decisions} decisions" in out
     assert "all the same with the recorded settings" in out
@@ -123,7 +123,7 @@ def test_a_sweep_has_the_recorded_value_among_its_own(incident: Incident, run: R
     assert not re.search("[─│┌⠉]", out)
 
 
-def test_json_has_all_of_it(incident: Incident, run: Run) -> None:
+def test_json_has_all_of_it_but_no_secret(incident: Incident, run: Run) -> None:
     code, out, _ = run("replay", incident.path, "--node-stale-after", "15m", "--json")
     assert code == 0
     told = json.loads(out)
@@ -139,6 +139,9 @@ def test_json_has_all_of_it(incident: Incident, run: Run) -> None:
     }
     assert value["slot_s"] == pytest.approx(0.742 * 3600, abs=36)
     assert told["notes"]
+    secret = incident.died[0].ping_secret
+    assert secret
+    assert secret not in out
 
 
 def test_every_output_says_the_pool_the_recorded_settings_and_an_advice(
@@ -202,18 +205,13 @@ def test_an_option_that_waits_for_nothing_is_advised_by_gain_and_hits(
     assert "Advice: keep recorded. The recording has 1h 02m" in out
 
 
-def test_without_other_settings_the_advice_is_what_to_try(incident: Incident, run: Run) -> None:
-    out = run("replay", incident.path)[1]
+def test_without_other_settings_the_advice_is_what_to_try(
+    incident: Incident, run: Run, said: Run
+) -> None:
+    out = said("replay", incident.path)[1]
     words = re.search(r"Advice: .*: (--sweep) (\S+)\. ", out)
     assert words is not None
     assert run("replay", incident.path, *words.groups(), "--steps", "2")[0] == 0
-
-
-def test_no_secret_is_printed(incident: Incident, run: Run) -> None:
-    _, out, _ = run("replay", incident.path, "--node-stale-after", "15m", "--json")
-    secret = incident.died[0].ping_secret
-    assert secret
-    assert secret not in out
 
 
 # The report.
@@ -222,7 +220,7 @@ def test_no_secret_is_printed(incident: Incident, run: Run) -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        pytest.param(("--sweep", "node_stale_after=10m..2h"), id="a-sweep"),
+        pytest.param(("--sweep", "node_stale_after=10m..2h", "--steps", "2"), id="a-sweep"),
         pytest.param(("--node-stale-after", "15m"), id="a-window"),
         pytest.param((), id="nothing-else"),
     ],

@@ -74,6 +74,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             backlog="clean",
             **options,
         )
+        rig.polls_seldom = False
         rig.sizes = sizes
         rig.jobs = ()
         return Played(rig, path)
