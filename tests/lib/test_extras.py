@@ -21,9 +21,15 @@ BARE = f"""
 import sys
 sys.modules.update(dict.fromkeys({FOREIGN!r}))
 from nodemanager.cli import main
-main()
+codes = []
+for file in sys.argv[2:]:
+    try:
+        main([sys.argv[1], file])
+    except SystemExit as ended:
+        codes.append(ended.code)
+sys.exit(max(codes))
 """
-"""The command, where no extra can be imported."""
+"""The command on one file after the other, where no extra can be imported; its highest code."""
 ALL_NEEDED = """\
 [Arvados]
 host = arvados.example.org
@@ -41,8 +47,8 @@ ping_host = registry.example.org
 """
 
 
-def bare(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", BARE, *map(str, words)]
+def bare(name: str, *files: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", BARE, name, *map(str, files)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -108,12 +114,12 @@ def test_the_daemon_and_the_registry_say_the_same_instead_of_failing_later(tmp_p
         assert "hush" not in done.stderr
 
 
-@pytest.mark.parametrize("sample", ["local", "dummy", "registry"])
-def test_without_any_extra_a_sample_that_needs_none_is_fine(sample: str):
-    done = bare("check-config", TREE / "etc" / f"{sample}.cfg")
+def test_without_any_extra_a_sample_that_needs_none_is_fine():
+    samples = [TREE / "etc" / f"{one}.cfg" for one in ("local", "dummy", "registry")]
+    done = bare("check-config", *samples)
 
     assert done.returncode == 0, done.stderr
-    assert "fine" in done.stdout
+    assert done.stdout.count(": fine") == len(samples)
 
 
 def test_a_file_is_read_for_a_client_command_whatever_its_daemon_needs(
@@ -127,12 +133,13 @@ def test_a_file_is_read_for_a_client_command_whatever_its_daemon_needs(
         load(tmp_path / "pool.cfg", accepts=lambda provider: {})
 
 
-@pytest.mark.parametrize("sample", ["azure", "gce", "openstack"])
-def test_a_sample_of_a_cloud_without_its_extra_is_told_at_its_line(sample: str):
-    done = bare("check-config", TREE / "etc" / f"{sample}.cfg")
+def test_a_sample_of_a_cloud_without_its_extra_is_told_at_its_line():
+    samples = ("azure", "gce", "openstack")
+    done = bare("check-config", *(TREE / "etc" / f"{one}.cfg" for one in samples))
 
     assert done.returncode == 2
-    assert f"[Cloud] provider = {sample}: needs the extra {sample}" in done.stderr
+    for one in samples:
+        assert f"[Cloud] provider = {one}: needs the extra {one}" in done.stderr
     assert "Traceback" not in done.stderr
 
 
