@@ -6,6 +6,8 @@ One project from the first boot to the last. The tests build on each other, in t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -81,8 +83,10 @@ def test_when_demand_is_gone_idle_nodes_are_shut_down_with_the_ports_that_nova_f
 
 
 @pytest.mark.proof
-def test_once_the_cloud_creates_again_a_node_comes_within_two_polls(
-    cluster: OpenStackCluster,
-) -> None:
+def test_once_the_cloud_creates_again_a_node_comes_within_two_polls(tmp_path: Path) -> None:
     """Minutes in which each create was lost on the way; Nova's has no client token (U9)."""
-    story.creates_come_again(cluster, cluster.cloud.no_create_arrives())
+    project = Project()
+    project.server.nova.boot_s = project.server.nova.delete_s = 0.5
+    with closing(project_cluster(tmp_path, project, project.access, STORY)) as made:
+        made.farm.start()
+        story.creates_come_again(made, project.no_create_arrives())
