@@ -20,7 +20,7 @@ from tests.simulation.world import World
 pytestmark = pytest.mark.slow
 
 PARKED = ("an operator parks the pool", "manager killed", "demand changes", "a node is stopped")
-WORLDS = ((0, 11), (1, 2, 3))
+WORLDS = ((0, 11), (1, 2, 13))
 
 
 class Seen:

@@ -537,6 +537,24 @@ MUTANTS = (
         "test_a_node_that_is_lost_while_nobody_looks_is_told_once_over_restarts",
     ),
     TextMutant(
+        "NODE_LOST",
+        "a node that we destroyed is lost once a late list shows its record again",
+        "core/observe/ended.py",
+        "(freed.why, freed.node_id) == (Reason.AFTER_SHUTDOWN, node_id)",
+        "False",
+        "tests/core/observe/test_ended.py::"
+        "test_one_that_we_destroyed_is_not_lost_when_a_late_list_shows_its_record_again_d3",
+    ),
+    TextMutant(
+        "NODE_LOST",
+        "a node that only listings named is not asked for by its id",
+        "core/observe/listing_history.py",
+        "    return ids[0] if len(ids) == 1 else None",
+        "    return None",
+        "tests/core/observe/test_ended.py::"
+        "test_one_that_only_listings_named_is_asked_for_by_the_id_they_showed_d3",
+    ),
+    TextMutant(
         "B5",
         "the plan that counts the fifth boots one more",
         "core/plan/plan.py",

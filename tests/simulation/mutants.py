@@ -1271,8 +1271,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 ended.seen_ended,
-                "not is_shut_down and not _is_our_doing(node_id, snapshot)",
-                "not action and not _is_our_doing(node_id, snapshot)",
+                "not is_shut_down and not _is_our_doing(node_id, key, snapshot)",
+                "not action and not _is_our_doing(node_id, key, snapshot)",
             ),
         ),
         seed=993200298,
@@ -1734,7 +1734,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "NODE_LOST",
         "a node that ended at work is told to nobody",
-        (off(ended.seen_ended, "not is_shut_down and not _is_our_doing(node_id, snapshot)"),),
+        (off(ended.seen_ended, "not is_shut_down and not _is_our_doing(node_id, key, snapshot)"),),
         storm=LOSING,
     ),
 )

@@ -112,7 +112,7 @@ def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[E
             # It is judged once that set-up or clean is over.
             continue
         known.add(key)
-        if not is_shut_down and not _is_our_doing(node_id, snapshot):
+        if not is_shut_down and not _is_our_doing(node_id, key, snapshot):
             shown = node if isinstance(node, CloudNode) else None
             news.append(EndedNode(record, node_id, shown, in_setup=boots))
     if known == history.ended_lives:
@@ -143,8 +143,11 @@ def _by_tags(record: Record, absent: Mapping[str, CloudNode]) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _is_our_doing(node_id: str, snapshot: Snapshot) -> bool:
-    """Whether we destroy the node, or did so."""
+def _is_our_doing(node_id: str, life: str, snapshot: Snapshot) -> bool:
+    """Whether we destroy the node, or did so: a late listing may show its record long after."""
+    freed = snapshot.history.freed.get(life)
+    if freed is not None and (freed.why, freed.node_id) == (Reason.AFTER_SHUTDOWN, node_id):
+        return True
     ours = (snapshot.node_flights, snapshot.gone, snapshot.late_destroys)
     return any(node_id in those for those in ours)
 

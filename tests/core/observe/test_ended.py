@@ -125,3 +125,22 @@ def test_of_two_that_were_listed_for_one_record_neither_is_taken_for_its_own_p2(
     made = at_work("i-twin")
     made.nodes.clear()
     assert made.settle().ask == ()
+
+
+@pytest.mark.parametrize(("why", "lost"), [("after_shutdown", []), ("stale_slot", ["i-r1"])])
+def test_one_that_we_destroyed_is_not_lost_when_a_late_list_shows_its_record_again_d3(
+    why: str, lost: list[str]
+) -> None:
+    """The flight that destroyed it is over long since (seed 481018627)."""
+    made = at_work()
+    record = made.change("r1", instance_id="i-r1")
+    made.round()
+    made.free("r1", why=why)
+    made.nodes.clear()
+    made.poll_records()
+    made.records[:] = [record]
+    made.settle()
+    for _ in range(2):
+        made.answer({"i-r1": None})
+        made.advance(ASK_AGAIN_S)
+    assert [one.node_id for one in made.round().ended] == lost
