@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 PATIENCE_S = 60.0
 """Seconds to wait for a daemon that restarts."""
+HEARD_WITHIN_S = 10.0
+"""Seconds after which the journal has each event that was logged."""
 DONE = {"clean": "cleaned", "adopt": "adopted"}
 ALONE = "left alone"
-OTHERS = ("done before", ALONE, "to go")
+UNKNOWN = "not known (see the log)"
+OTHERS = ("done before", ALONE, "to go", UNKNOWN)
 
 
 @click.group()
@@ -94,7 +97,7 @@ def apply(file: Path, no_wait: bool, as_json: bool, config: str | None) -> None:
             _follow(daemon, items)
     except KeyboardInterrupt:
         click.echo("the daemon goes on; `nodemanager backlog stop` stops it", err=True)
-    found = list(_outcomes(daemon, items, newest))
+    found = _outcomes(daemon, items, newest)
     if as_json:
         show.print_json(found)
     else:
@@ -176,29 +179,52 @@ def _key(item: Json) -> tuple[str, str]:
     return item["deed"], item["id"]
 
 
-def _outcomes(daemon: Client, items: Iterable[Json], newest: int) -> Iterator[Json]:
-    """What became of each item: in `outcome`, with the reason and measures where it was left."""
-    left = {_key(one) for one in daemon.backlog_marks()["items"]}
-    skipped = {one["record"] or one["node"]: one for one in _skipped(daemon, newest)}
-    for item in items:
-        told = skipped.get(item["id"])
-        if _key(item) in left:
-            yield {**item, "outcome": "to go"}
-        elif told is not None:
-            measures = {key: one for key, one in told["measures"].items() if key != "action"}
-            yield {**item, "outcome": ALONE, "reason": told["reason"], "measures": measures}
-        else:
-            yield {
-                **item,
-                "outcome": "done before" if item["stands"] == "done" else DONE[item["deed"]],
-            }
+def _outcomes(daemon: Client, items: Sequence[Json], newest: int) -> list[Json]:
+    """What became of each item: in `outcome`, with the reason and measures where it was left.
+
+    The journal says so, a moment after the mark was taken off; what it does not say is not known.
+    """
+    waits_until = time.monotonic() + HEARD_WITHIN_S
+    while True:
+        left = {_key(one) for one in daemon.backlog_marks()["items"]}
+        ends = _ends(daemon, newest)
+        found = [{**item, **_outcome(item, left, ends.get(_key(item)))} for item in items]
+        is_known = all(one["outcome"] != UNKNOWN for one in found)
+        if is_known or time.monotonic() > waits_until:
+            return found
+        time.sleep(POLL_S)
 
 
-def _skipped(daemon: Client, newest: int) -> Iterator[Json]:
-    """What the journal says was left alone, after the event of that number."""
+def _outcome(item: Json, left: Container[tuple[str, str]], end: Json | None) -> Json:
+    if item["stands"] == "done":
+        return {"outcome": "done before"}
+    if item["stands"] == "changed":
+        return {"outcome": ALONE}
+    if _key(item) in left:
+        return {"outcome": "to go"}
+    if end is None:
+        return {"outcome": UNKNOWN}
+    if end["event"] != Event.BACKLOG_SKIPPED:
+        return {"outcome": DONE[item["deed"]]}
+    measures = {key: one for key, one in end["measures"].items() if key != "action"}
+    return {"outcome": ALONE, "reason": end["reason"], "measures": measures}
+
+
+def _ends(daemon: Client, newest: int) -> dict[tuple[str, str], Json]:
+    """By item, how it ended after the event of that number: freed, adopted or left alone."""
+    found: dict[tuple[str, str], Json] = {}
+    for event in (Event.RECORD_CLEANED, Event.NODE_ADOPTED, Event.BACKLOG_SKIPPED):
+        for one in _since(daemon, event, newest):
+            is_clean = event is Event.RECORD_CLEANED or one["measures"].get("action") == "clean"
+            found["clean" if is_clean else "adopt", one["record" if is_clean else "node"]] = one
+    return found
+
+
+def _since(daemon: Client, event: Event, newest: int) -> Iterator[Json]:
+    """The events of that name after that number, the newest first."""
     before = None
     while True:
-        shown = daemon.decisions(event=Event.BACKLOG_SKIPPED.value, before=before)
+        shown = daemon.decisions(event=event.value, before=before)
         yield from (one for one in shown["decisions"] if one["number"] > newest)
         before = shown["before"]
         if before is None or before <= newest:

@@ -169,16 +169,16 @@ def test_an_answer_is_as_old_as_its_question(make_rig: MakeRig) -> None:
     assert all(one.asked_at is not None and one.at - one.asked_at >= 40.0 for one in told)
 
 
-def test_one_that_gave_no_instance_id_is_asked_for_by_tag(make_rig: MakeRig) -> None:
+def test_one_that_no_listing_and_no_ping_named_is_asked_for_by_tag_alone(make_rig: MakeRig) -> None:
     rig = make_rig(backlog="clean")
     machine, record = rig.fleet.add_node(age=10 * HOUR)
     rig.store.put(record.uuid, instance_id=None)
     rig.fleet.silent.add(machine.node.id)
     secret = record.ping_secret
     assert secret is not None
+    machine.listed = False
     rig.start()
     rig.turn(60)
-    machine.listed = False
     for _ in range(10):
         rig.store.ping(record.uuid, secret)
         rig.turn(30)

@@ -65,7 +65,7 @@ def test_a_machine_bears_what_the_example_says_and_its_secret_is_in_its_script_a
     cluster: AzureCluster, registry: Registry
 ) -> None:
     machines, rows = cluster.cloud.machines(), registry.rows()
-    assert len(machines) == 2
+    assert len(machines) >= 2
     for node, one in machines.items():
         row = rows[one["tags"]["nodemanager-record"]]
         assert one["tags"]["arvados-class"] == "dynamic-compute"
