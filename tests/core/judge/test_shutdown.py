@@ -644,7 +644,10 @@ def test_the_time_behind_our_own_fence_is_no_silence_d8_c12() -> None:
 def test_a_wall_clock_that_is_ahead_makes_no_young_node_gone_d3_t1() -> None:
     made, workflow = idle(), ShutDown()
     order = replace(made.shutdown_order("i-r1"), created_at=made.ago(30.0))
+    # Since before this run, which saw no jump of it.
     made.wall_step = 7200.0
+    made.restart()
+    made.round()
     state = Asking(order, made.now, asked_at=made.now)
     for _ in range(3):
         made.advance(31.0)

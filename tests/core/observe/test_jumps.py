@@ -227,8 +227,12 @@ def kept(made: World) -> Clocks:
 
 @both_ways
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_a_jump_outlives_the_run_that_saw_it(jump: float, when: str) -> None:
-    """Or nobody saw it, and the next run finds the clocks elsewhere than the last one left them."""
+@pytest.mark.parametrize("read", ["at-once", "late"])
+def test_a_jump_outlives_the_run_that_saw_it(jump: float, when: str, read: str) -> None:
+    """Or nobody saw it, and the next run finds the clocks elsewhere than the last one left them.
+
+    It may have read its own clocks before it can read what was kept.
+    """
     made = pool(WorkerState.IDLE, age=5000.0)
     if when == "before":
         jumps(made, jump)
@@ -237,12 +241,15 @@ def test_a_jump_outlives_the_run_that_saw_it(jump: float, when: str) -> None:
     made.restart()
     if when == "meanwhile":
         jumps(made, jump)
+    if read == "late":
+        made.round()
     made.history = histories.clocks_kept(made.history, before)
     made.advance(300.0)
     made.round()
     created_at = made.nodes[0].created_at
     assert created_at is not None
     assert launched_for(created_at, made.snapshot()) <= 310.0
+    assert made.snapshot().wall_clock.has_jumped
     assert launched_for(created_at, made.snapshot()) > 0.0 or when == "meanwhile" or jump < 0.0
 
 
