@@ -113,10 +113,10 @@ proof-mutants: venv-test #: switch each rule off, find the seed or test that not
 proof-worlds: venv-test #: play all worlds, explorations and mutants, of which `make test` plays a part (9 minutes)
 	$(PY) -m pytest -q -n 2 -m "proof or not proof" tests/test_simul*.py tests/test_mutants.py tests/core/execute $(ARGS)
 
-proof-processes: venv-test #: what `make test` leaves out of the tests of real processes and of vendors' SDKs (5 minutes)
+proof-processes: venv-test #: what `make test` leaves out of the tests of real processes and of vendors' SDKs (2 minutes)
 	$(PY) -m pytest -q -n 3 --dist loadfile -m "proof and not slurm" tests/live tests/cloud $(ARGS)
 
-proof-release: venv-test #: a stranger's quick start from the wheel, an upgrade under running nodes, `make venv` (3 minutes)
+proof-release: venv-test #: a stranger's quick start from the wheel, an upgrade under running nodes, `make venv` (1 minute)
 	$(PY) -m pytest -q -n 2 --dist loadfile -m proof tests/packaging $(ARGS)
 
 proof-chaos: venv-test #: kill -9 a real daemon KILLS=200 times at random points, then hurt two managers; ARGS="--seed N" (30 minutes)
