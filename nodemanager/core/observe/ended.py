@@ -148,7 +148,8 @@ def _is_our_doing(node_id: str, life: str, snapshot: Snapshot) -> bool:
     freed = snapshot.history.freed.get(life)
     if freed is not None and (freed.why, freed.node_id) == (Reason.AFTER_SHUTDOWN, node_id):
         return True
-    ours = (snapshot.node_flights, snapshot.gone, snapshot.late_destroys)
+    sent = snapshot.history.known_nodes.destroyed
+    ours = (snapshot.node_flights, snapshot.gone, snapshot.late_destroys, sent)
     return any(node_id in those for those in ours)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import ASK_AGAIN_S
 from nodemanager.core.model.world import CloudState
@@ -139,6 +140,25 @@ def test_one_that_we_destroyed_is_not_lost_when_a_late_list_shows_its_record_aga
     made.nodes.clear()
     made.poll_records()
     made.records[:] = [record]
+    made.settle()
+    for _ in range(2):
+        made.answer({"i-r1": None})
+        made.advance(ASK_AGAIN_S)
+    assert [one.node_id for one in made.round().ended] == lost
+
+
+@pytest.mark.parametrize(("sent", "lost"), [(True, []), (False, ["i-r1"])])
+def test_one_whose_destroy_was_sent_is_not_lost_once_its_flight_ran_out_of_time_d3(
+    sent: bool, lost: list[str]
+) -> None:
+    """The cloud took longer than action_timeout (seed 77000160)."""
+    made = at_work()
+    made.change("r1", instance_id="i-r1")
+    made.round()
+    if sent:
+        known = made.history.known_nodes.with_destroy("i-r1", made.now)
+        made.history = changed(made.history, known_nodes=known)
+    made.nodes.clear()
     made.settle()
     for _ in range(2):
         made.answer({"i-r1": None})
