@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodemanager.commands import show
-from nodemanager.commands.common import client, daemon_flags
+from nodemanager.commands.common import client, daemon_flags, examples
 from nodemanager.core.model.reasons import Event
 from nodemanager.lib.logline import Json, logfmt, span, visible
 
@@ -41,7 +41,10 @@ def backlog() -> None:
     """
 
 
-@backlog.command()
+@backlog.command(
+    short_help="Show what would be freed, as a file to review.",
+    epilog=examples("backlog plan", "backlog plan --out leaked.plan"),
+)
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the plan here.")
 @click.option("--force", is_flag=True, help="Overwrite the file of --out.")
 @click.option(
@@ -69,7 +72,10 @@ def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> No
         _tell_next(made, out)
 
 
-@backlog.command()
+@backlog.command(
+    short_help="Let go what is in a reviewed plan.",
+    epilog=examples("backlog apply leaked.plan", "backlog apply --no-wait leaked.plan"),
+)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--no-wait", is_flag=True, help="Don't wait for it; see `backlog status` later.")
 @click.option("--json", "as_json", is_flag=True, help="Print each item's outcome as JSON.")
@@ -104,7 +110,9 @@ def apply(file: Path, no_wait: bool, as_json: bool, config: str | None) -> None:
         _report(found)
 
 
-@backlog.command()
+@backlog.command(
+    short_help="Show what was let go and is not done yet.", epilog=examples("backlog status")
+)
 @click.option("--json", "as_json", is_flag=True, help="Print each item as JSON.")
 @daemon_flags
 def status(as_json: bool, config: str | None) -> None:
@@ -119,7 +127,7 @@ def status(as_json: bool, config: str | None) -> None:
     click.echo(f"{len(marks['items'])} items to go{': ' if told else ''}{told}{waits}")
 
 
-@backlog.command()
+@backlog.command(short_help="Let nothing more go.", epilog=examples("backlog stop"))
 @daemon_flags
 def stop(config: str | None) -> None:
     """Let nothing more go: no further item of a plan is freed or adopted."""

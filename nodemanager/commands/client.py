@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from nodemanager.core.operate.verbs import Verb
-from nodemanager.errors import NodeManagerError
+from nodemanager.errors import ConfigError, NodeManagerError
 from nodemanager.lib import control
 from nodemanager.lib.deadline import Bounded
 
 if TYPE_CHECKING:
-    from nodemanager.config import Config
+    from nodemanager.config import Reach
 
 TIMEOUT_S = 30.0
 """How long a whole answer may take."""
@@ -48,15 +48,15 @@ class _Answer:
 
 
 class Client:
-    """The daemon that serves `config`'s pool, over its Unix socket, which needs no token.
+    """The daemon that `reach` leads to, over its Unix socket, which needs no token.
 
     With `url`, requests go there over TCP instead, with the token of the same file. The client
     never chooses TCP by itself: a program that took the port while the daemon was down would get
     the token.
     """
 
-    def __init__(self, config: Config, url: str | None = None) -> None:
-        self._config = config
+    def __init__(self, reach: Reach, url: str | None = None) -> None:
+        self._reach = reach
         self._over_tcp = url is not None
         self._url = (url or "").rstrip("/")
 
@@ -171,16 +171,19 @@ class Client:
         return dict(self._get(f"/api/decisions?{_query(**asked)}"))
 
     def _token(self) -> str:
-        given = self._config.manage.management_token
+        wrong = [*self._reach.problems, *self._reach.unread]
+        if wrong:
+            raise ConfigError(wrong)
+        given = self._reach.token
         if given is not None:
             return given.reveal()
-        path = self._config.daemon.state_dir / "management.token"
+        path = self._reach.state_dir / "management.token"
         try:
             return path.read_text(encoding="utf-8").strip()
         except FileNotFoundError as error:
             raise NobodyThereError(
                 f"there is no {path}, which a daemon makes at its first start: start it "
-                f"(nodemanager run --config {self._config.path}), or set $STATE_DIRECTORY as the "
+                f"(nodemanager run --config {self._reach.path}), or set $STATE_DIRECTORY as the "
                 "daemon has it"
             ) from error
         except OSError as error:
@@ -189,7 +192,7 @@ class Client:
             ) from error
 
     def _nobody(self) -> str:
-        start = f"start it: nodemanager run --config {self._config.path}"
+        start = f"start it: nodemanager run --config {self._reach.path}"
         if self._over_tcp:
             return f"no daemon answers at {self._url}; {start}"
         where = " nor at ".join(map(str, self._places()))
@@ -198,8 +201,7 @@ class Client:
         )
 
     def _places(self) -> list[Path]:
-        config = self._config
-        return control.places(config.path, config.daemon.state_dir, os.environ)
+        return control.places(self._reach.path, self._reach.state_dir, os.environ)
 
     def _get(self, path: str) -> Any:
         return self._request("GET", path, None)
@@ -261,6 +263,8 @@ class Client:
                     method, f"{self._url}{path}", json=body, headers=headers, timeout=within_s
                 )
                 return _Answer(answer.status_code, answer.content)
+        except requests.exceptions.SSLError as error:
+            raise ClientError(f"{self._url}: its certificate is not trusted: {error}") from error
         except requests.ConnectionError as error:
             raise NobodyThereError(self._nobody()) from error
         except requests.Timeout as error:
@@ -297,6 +301,9 @@ class Client:
                     f"{path}: {error.strerror}; run this as root, as the daemon's user or as a "
                     "member of its group (nodemanager)"
                 ) from error
+        if self._reach.problems:
+            # No daemon would start on this file: that is what to mend first.
+            raise ConfigError(list(self._reach.problems))
         raise NobodyThereError(self._nobody())
 
 

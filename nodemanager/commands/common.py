@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from nodemanager.errors import JournalError
 
 if TYPE_CHECKING:
     from nodemanager.commands.client import Client
-    from nodemanager.config import Config
+    from nodemanager.config import Reach
 
 ETC = Path("/etc/nodemanager")
 
@@ -56,9 +57,9 @@ def config_path(config: str | None, file: str | None = None) -> Path:
     )
 
 
-def journal_of(config: Config) -> Path:
+def journal_of(config: Reach) -> Path:
     """The configured journal, or a dry run's where only that exists (S3)."""
-    path = config.journal.path
+    path = config.journal
     dry = path.with_name(f"{path.stem}-dry-run{path.suffix}")
     try:
         return dry if dry.is_file() and not path.is_file() else path
@@ -88,12 +89,15 @@ def existing_journal(path: Path, *, given: bool) -> Path:
 URL_HELP = """Use this address and [Manage] ManagementToken instead of the Unix socket, for a daemon
 on another machine."""
 _URL = "nodemanager.url"
+_WHOLE_URL = re.compile(r"https?://[^/\s]+", re.IGNORECASE)
 
 
 def daemon_flags(command: click.decorators.FC) -> click.decorators.FC:
     """--config FILE and --url URL, for commands that talk to a daemon (`client`)."""
 
     def keep(context: click.Context, _: click.Parameter, url: str | None) -> None:
+        if url is not None and _WHOLE_URL.match(url) is None:
+            raise click.BadParameter(f"{url!r} is no address: write http://HOST:PORT")
         context.meta[_URL] = url
 
     option = click.option(
@@ -114,12 +118,24 @@ def answered(command: click.decorators.FC) -> click.decorators.FC:
 
 def client(config: str | None) -> Client:
     """A client of the daemon with that configuration file, or of the one at --url."""
-    from nodemanager.config import load
-
-    return client_of(load(config_path(config)))
+    return client_of(reached(config))
 
 
-def client_of(config: Config) -> Client:
+def reached(config: str | None) -> Reach:
+    """What leads to the daemon of that file; says on stderr that the file has mistakes."""
+    from nodemanager.config import reach
+
+    found = reach(config_path(config))
+    if found.problems:
+        click.echo(
+            f"nodemanager: {found.path} has mistakes, which `nodemanager check-config` names; "
+            "a daemon that runs has the settings from before",
+            err=True,
+        )
+    return found
+
+
+def client_of(found: Reach) -> Client:
     from nodemanager.commands.client import Client
 
-    return Client(config, click.get_current_context().meta.get(_URL))
+    return Client(found, click.get_current_context().meta.get(_URL))

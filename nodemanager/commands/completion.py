@@ -20,14 +20,14 @@ def complete_id(
     A shell shows whatever we print in the middle of the user's input. So we print no error, and no
     name that could move the cursor (X9).
     """
-    from nodemanager.config import load
+    from nodemanager.config import reach
     from nodemanager.core.explain.lists import natural
     from nodemanager.journal.story import names_in
 
     try:
         journal = ctx.params.get("journal")
         config = ctx.params.get("config")
-        path = Path(os.fspath(journal)) if journal else journal_of(load(config_path(config)))
+        path = Path(os.fspath(journal)) if journal else journal_of(reach(config_path(config)))
         known = names_in(path, incomplete)
     except (NodeManagerError, click.UsageError, OSError):
         return []
@@ -42,8 +42,9 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command(
-    epilog='Examples: eval "$(nodemanager completion bash)"; '
-    "nodemanager completion fish > ~/.config/fish/completions/nodemanager.fish"
+    epilog="\b\nExamples:\n"
+    '  eval "$(nodemanager completion bash)"\n'
+    "  nodemanager completion fish > ~/.config/fish/completions/nodemanager.fish"
 )
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context

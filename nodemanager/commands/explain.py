@@ -18,10 +18,10 @@ from nodemanager.commands import show
 from nodemanager.commands.common import (
     answered,
     client_of,
-    config_path,
     examples,
     existing_journal,
     journal_of,
+    reached,
 )
 from nodemanager.commands.completion import complete_id
 from nodemanager.commands.times import given
@@ -120,13 +120,12 @@ class _Asked:
     def from_daemon(self, config: str | None) -> dict[str, Any]:
         """The daemon's answer; or the journal's, of an earlier time or where no daemon answers."""
         from nodemanager.commands.client import ClientError, NobodyThereError
-        from nodemanager.config import load
 
-        loaded = load(config_path(config))
-        path = journal_of(loaded)
+        found = reached(config)
+        path = journal_of(found)
         if self.at is not None:
             return self.of(path, given=False)
-        daemon = client_of(loaded)
+        daemon = client_of(found)
         try:
             return daemon.explain(self.id, self.since, all=self.whole, job=self.is_job)
         except NobodyThereError as error:

@@ -16,10 +16,10 @@ from click.shell_completion import CompletionItem
 from nodemanager.commands import show
 from nodemanager.commands.common import (
     config_flag,
-    config_path,
     examples,
     existing_journal,
     journal_of,
+    reached,
 )
 from nodemanager.commands.completion import complete_id
 from nodemanager.commands.times import given
@@ -173,13 +173,12 @@ def log(
     only that nodes turned busy or idle is one line until something else happens.
     """
     # Shell completion must not wait for these imports.
-    from nodemanager.config import load
     from nodemanager.core.operate.naming import UnknownIdError
     from nodemanager.journal.story import Story
 
     if follow and until is not None:
         raise click.UsageError("--follow never ends, but --until ends the log: give one of them")
-    path = journal if journal is not None else journal_of(load(config_path(config)))
+    path = journal if journal is not None else journal_of(reached(config))
     if follow and last is None and since is None:
         last = LAST
     story = Story(existing_journal(path, given=journal is not None), since or 0.0, id, until)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodemanager.commands import show, times
-from nodemanager.commands.common import config_flag, config_path
+from nodemanager.commands.common import config_flag, config_path, examples
 from nodemanager.commands.replay_values import Sweep, Tried, one_by_one, over_range
 from nodemanager.config import load
 from nodemanager.errors import NodeManagerError
@@ -21,10 +21,12 @@ STEPS = 9
 
 
 @click.command(
-    epilog="Examples: nodemanager replay journal.db; "
-    "nodemanager replay journal.db --node-stale-after 30m --node-stale-after 1h; "
-    "nodemanager replay journal.db --sweep node_stale_after=5m..4h --report windows.html; "
-    "nodemanager replay journal.db --since 1d --set Cleaning.settle=2m --set max_nodes=40 --json"
+    epilog=examples(
+        "replay journal.db",
+        "replay journal.db --node-stale-after 30m --node-stale-after 1h",
+        "replay journal.db --sweep node_stale_after=5m..4h --report windows.html",
+        "replay journal.db --since 1d --set Cleaning.settle=2m --set max_nodes=40 --json",
+    )
 )
 @click.argument("journal", required=False, type=click.Path(path_type=Path))
 @click.option(

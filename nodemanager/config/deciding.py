@@ -77,7 +77,7 @@ def varied(
     """
     report = Report(Path(source), unset="as recorded")
     ini = _as_file(given, report)
-    draft = Draft(ini, report, settings.pool, {})
+    draft = Draft(ini, report, report, settings.pool, {})
     read_all(draft, require_cloud=False)
     _refuse_others(draft)
     _fill_in(draft, settings, poll_s)

@@ -29,10 +29,14 @@ LITERAL_FILE_KEYS = frozenset({"credential_file"})
 
 @dataclass(slots=True)
 class Draft:
-    """What was read so far. A value is None where it is unset, or wrong and reported."""
+    """What was read so far. A value is None where it is unset, or wrong and reported.
+
+    `unread` gets the files of NAME_file that can't be read: the file itself may be right.
+    """
 
     ini: IniFile
     report: Report
+    unread: Report
     pool_from_name: str
     environ: Mapping[str, str]
     values: dict[tuple[str, str], Any] = field(default_factory=dict)
@@ -227,7 +231,7 @@ def _content(draft: Draft, place: Place, name: str) -> str | None:
             path = Path(credentials) / name
         content = path.read_bytes().decode("utf-8-sig").rstrip("\r\n")
     except OSError as error:
-        draft.report.wrong(place, f"can't be read: {error.strerror}")
+        draft.unread.wrong(place, f"can't be read: {error.strerror}")
         return None
     except UnicodeDecodeError:
         content = "\0"

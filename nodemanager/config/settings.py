@@ -118,15 +118,8 @@ def load(
     a registry on its own, which needs no `[Cloud] provider`. `environ` gives STATE_DIRECTORY and
     CREDENTIALS_DIRECTORY.
     """
-    path = Path(path)
-    read = ini.read(path)
-    report = Report(path)
-    for line, text in read.problems:
-        report.at_line(line, text)
-    environ = os.environ if environ is None else environ
-    draft = Draft(read, report, pool_name_of(path), environ)
-    read_all(draft, require_cloud=require_cloud)
-    check_all(draft)
+    report = Report(Path(path))
+    draft = _read(report, report, environ, require_cloud=require_cloud)
     provider = draft.value("Cloud", "provider")
     accepted = accepts(provider) if accepts is not None and provider else None
     if accepts is not None and provider and accepted is None:
@@ -139,6 +132,79 @@ def load(
     if report.problems:
         raise ConfigError(report.problems)
     return _finished(draft)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """What leads a command to the daemon of a file: its directory, its journal, its token.
+
+    `problems` are those of the file, for which a daemon would not start: one that runs has the
+    settings from before. `unread` are the files of secrets that can't be read by this user.
+    """
+
+    path: Path
+    state_dir: Path
+    journal: Path
+    token: Secret | None
+    problems: tuple[str, ...]
+    unread: tuple[str, ...]
+
+
+def reach(path: str | os.PathLike[str], *, environ: Mapping[str, str] | None = None) -> Reach:
+    """What leads to the daemon of the file at `path`, whatever else is wrong in it.
+
+    A mistake in the file, or a secret's file that only the service may read, must not keep an
+    operator from looking or from `pause`. Raises ConfigError with every problem of the file where
+    one may hide which daemon is meant.
+    """
+    path = Path(path)
+    report, unread = Report(path), Report(path)
+    draft = _read(report, unread, environ, require_cloud=True)
+    leads = [draft.value(section, option) for section, option in _LEAD]
+    if report.problems and (None in leads or _is_doubtful(draft)):
+        raise ConfigError(report.problems + unread.problems)
+    _, state_dir, journal = leads
+    return Reach(
+        path=path,
+        state_dir=state_dir,
+        journal=journal,
+        token=draft.value("Manage", "ManagementToken"),
+        problems=tuple(report.problems),
+        unread=tuple(unread.problems),
+    )
+
+
+_LEAD = (("Daemon", "pool"), ("Daemon", "state_dir"), ("Journal", "path"))
+"""The options that say which daemon is meant."""
+
+
+def _is_doubtful(draft: Draft) -> bool:
+    """Whether an option that says which daemon is meant stands twice, or in another section."""
+    for section, option in _LEAD:
+        known = [each.name for each in SECTIONS if each.option(option)]
+        found = [
+            name
+            for name, entries in draft.ini.sections.items()
+            for entry in entries
+            if entry.name.lower() == option and (name == section or name not in known)
+        ]
+        if found not in ([], [section]):
+            return True
+    return False
+
+
+def _read(
+    report: Report, unread: Report, environ: Mapping[str, str] | None, *, require_cloud: bool
+) -> Draft:
+    """All that the file of `report` says. Raises ConfigError where it is no text."""
+    read = ini.read(report.path)
+    for line, text in read.problems:
+        report.at_line(line, text)
+    environ = os.environ if environ is None else environ
+    draft = Draft(read, report, unread, pool_name_of(report.path), environ)
+    read_all(draft, require_cloud=require_cloud)
+    check_all(draft)
+    return draft
 
 
 def _need_extras(draft: Draft) -> None:

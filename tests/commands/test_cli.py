@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -364,6 +365,25 @@ def test_its_version_and_help() -> None:
     assert invoke("--version").exit_code == 0
     for words in (["--help"], ["-h"], ["run", "--help"], ["registry", "-h"]):
         assert "Usage: nodemanager" in invoke(*words).stdout
+
+
+def every_command(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
+    for name in group.commands:
+        command = group.commands[name]
+        yield (*names, name)
+        if isinstance(command, click.Group):
+            yield from every_command(command, *names, name)
+
+
+@pytest.mark.parametrize("words", list(every_command(cli.group)), ids=" ".join)
+def test_help_cuts_no_sentence_and_wraps_no_example(words: tuple[str, ...]) -> None:
+    """An example is to be copied: each stands on a line of its own."""
+    said = invoke(*words, "--help").stdout
+    commands = said.partition("Commands:")[2].splitlines()
+    assert not [line for line in commands if line.endswith("...")]
+    above, *examples = said.partition("Examples:")[2].splitlines() or [""]
+    assert above == ""
+    assert all(line.startswith("    ") for line in examples), examples
 
 
 def test_the_module_runs_as_a_program(write: Write) -> None:

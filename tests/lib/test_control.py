@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from nodemanager.commands.client import Client, ClientError, NobodyThereError
-from nodemanager.config import load
+from nodemanager.config import reach
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
-from nodemanager.errors import StartError
+from nodemanager.errors import ConfigError, StartError
 from nodemanager.lib import control
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
@@ -92,7 +92,7 @@ def client(home: Path, url: str | None = None, port: int | None = None) -> Clien
         f"[Manage]\n{ported}ManagementToken = {TOKEN}\n",
         encoding="utf-8",
     )
-    return Client(load(path), url)
+    return Client(reach(path), url)
 
 
 def test_a_command_over_the_socket_needs_no_token_and_is_by_whom_the_kernel_says(
@@ -108,6 +108,28 @@ def test_a_command_over_the_socket_needs_no_token_and_is_by_whom_the_kernel_says
     ]
     assert client(home).status()["pool"] == "pool"
     assert "marks" in client(home).standing()
+
+
+def test_a_file_that_was_broken_meanwhile_keeps_nobody_from_the_daemon(
+    home: Path, serve: Serve, daemon: Daemon
+) -> None:
+    """`pause` must work at night, whatever somebody has half written into the file."""
+    serve()
+    client(home)
+    with (home / "pool.cfg").open("a", encoding="utf-8") as file:
+        file.write("[Deamon]\nmin_nodes = two\n")
+    Client(reach(home / "pool.cfg")).order(Verb.PAUSE, reason="an upgrade")
+    assert daemon.heard == [Command(Verb.PAUSE, ME, "an upgrade")]
+
+
+def test_where_nobody_answers_the_files_mistakes_are_told(home: Path) -> None:
+    client(home)
+    with (home / "pool.cfg").open("a", encoding="utf-8") as file:
+        file.write("[Deamon]\n")
+    with pytest.raises(ConfigError, match="no such section"):
+        Client(reach(home / "pool.cfg")).status()
+    with pytest.raises(ConfigError, match="no such section"):
+        Client(reach(home / "pool.cfg"), "http://127.0.0.1:1").status()
 
 
 def test_the_socket_is_its_groups_and_nobody_elses(home: Path, serve: Serve) -> None:

@@ -17,7 +17,7 @@ import pytest
 from nodemanager.cloud.local.node import BUSY
 from nodemanager.cloud.local.state import StateDir
 from nodemanager.commands.client import Client
-from nodemanager.config import load
+from nodemanager.config import reach
 from nodemanager.core.operate.verbs import Verb
 from tests.live.cluster import LocalCluster
 from tests.live.harness import Daemon
@@ -94,7 +94,7 @@ def test_a_pool_under_load_gets_another_image_and_no_job_is_lost_d15(
         daemon.wait_for("node.paired", count=count)
     first = watch.living()
     assert set(first.values()) == {"image-1"}
-    operator = Client(load(cluster.config), daemon.url_of("management"))
+    operator = Client(reach(cluster.config), daemon.url_of("management"))
     assert operator.order(Verb.ROTATE_PAUSE, reason="not yet")["done"]
 
     cluster.name_image("worker", "image-2")

@@ -343,9 +343,7 @@ class Verb(StrEnum):
         "rotate_pause",
         "Pause the rotation",
         CommandTarget.POOL,
-        help=(
-            "Replace no node for its image, type or age until `rotate resume`, even over restarts."
-        ),
+        help=("Replace no outdated node until `rotate resume`, even over restarts."),
         examples=("rotate pause --reason 'the new image has a bug'",),
         says=(
             "No node is replaced for its image, type or age until you resume, over restarts too.",
