@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
+from nodemanager.core.judge.preconditions import RuleCheck
+
 
 @dataclass(frozen=True)
 class Switch:
@@ -34,6 +36,7 @@ class Switch:
     @property
     def subject(self) -> FunctionType:
         found = self.function.fget if isinstance(self.function, property) else self.function
+        found = found.ask if isinstance(found, RuleCheck) else found
         assert isinstance(found, FunctionType)
         return found
 

@@ -29,6 +29,7 @@ from nodemanager.core.judge.preconditions import (
     RuleCheck,
     WaitHint,
     asked_by,
+    rule_check,
     until,
     until_released,
 )
@@ -213,12 +214,29 @@ TERMINATED = CloudState.TERMINATED
 """Looked up once, because every node is compared with it."""
 
 
+@rule_check(
+    "T4",
+    "the cloud does not call it terminated",
+    GONE,
+    lambda facts, subject: {"state": subject.node.state.value},
+    decisive=True,
+)
 def _present(facts: NodeFacts, subject: Subject) -> NodeView | None:
     if subject.node.state is TERMINATED:
         return subject.outside(Reason.NODE_ABSENT)
     return None
 
 
+@rule_check(
+    "T3",
+    "it is of this pool, or matches [Cloud List]",
+    "not by this manager: it is not of its pool",
+    lambda facts, subject: {
+        "pool": subject.node.tags.pool or "none",
+        "ours": facts.settings.pool,
+    },
+    decisive=True,
+)
 def _ours(facts: NodeFacts, subject: Subject) -> NodeView | None:
     node = subject.node
     pool = node.tags.pool
@@ -227,6 +245,12 @@ def _ours(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return None
 
 
+@rule_check(
+    "C8",
+    "no shutdown of it is under way",
+    "its shutdown is under way",
+    moot=lambda facts: not facts.snapshot.node_flights,
+)
 def _not_in_flight(facts: NodeFacts, subject: Subject) -> NodeView | None:
     node = subject.node
     if node.id in facts.snapshot.node_flights:
@@ -235,6 +259,12 @@ def _not_in_flight(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return None
 
 
+@rule_check(
+    "D3",
+    "the cloud, asked by id, still has it",
+    GONE,
+    moot=lambda facts: not (facts.snapshot.gone or facts.history.freed),
+)
 def _not_gone(facts: NodeFacts, subject: Subject) -> NodeView | None:
     snapshot, node = facts.snapshot, subject.node
     if snapshot.gone.get(node.id, -1.0) >= facts.listed_at or was_ended(node, snapshot):
@@ -242,12 +272,22 @@ def _not_gone(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return None
 
 
+@rule_check(
+    "C8", "listed since our last action for it", moot=lambda facts: not facts.snapshot.touched
+)
 def _untouched(facts: NodeFacts, subject: Subject) -> NodeView | None:
     if facts.snapshot.touched.get(subject.node.id, -1.0) >= facts.listed_at:
         return subject.kept(Reason.CHANGED_SINCE_LISTING)
     return None
 
 
+@rule_check(
+    "C9",
+    "no operator holds it, nor its record",
+    lambda facts, subject, measures: until_released(
+        facts.snapshot.holds, subject.record or subject.node.tags.record, subject.node
+    ),
+)
 def _free_of_holds(facts: NodeFacts, subject: Subject) -> NodeView | None:
     node, record = subject.node, subject.record
     holds = facts.snapshot.holds
@@ -258,38 +298,12 @@ def _free_of_holds(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return None
 
 
+@rule_check("P3", "all of it, and of its record, can be read", "not while part of it can't be read")
 def _readable(facts: NodeFacts, subject: Subject) -> NodeView | None:
     node, record = subject.node, subject.record
     if node.problems or (record is not None and record.problems):
         problems = (*node.problems, *(record.problems if record is not None else ()))
         return subject.kept(Reason.UNREADABLE, detail="; ".join(problems))
-    return None
-
-
-def _not_killed(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    return ordered_away(subject, killed(subject.node, facts.snapshot))
-
-
-def _not_cordoned(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    return ordered_away(subject, cordoned(subject.node, facts.snapshot))
-
-
-def ordered_away(subject: Subject, ordered: Verdict | None) -> NodeView | None:
-    """The view of a node that is ordered away, or out of use, which no longer counts; None without
-    an order."""
-    if ordered is None:
-        return None
-    view = subject.view(ordered)
-    view.counts = False
-    return view
-
-
-def _tagged(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    if subject.node.tags.pool is None:
-        view = subject.kept(Reason.UNTAGGED)
-        # Unpaired, it costs money but serves nobody, as no record says what it does.
-        view.counts = subject.record is not None
-        return view
     return None
 
 
@@ -305,94 +319,78 @@ def marked(
     return measured
 
 
-AT_ALL: tuple[RuleCheck[Ask], ...] = (
-    RuleCheck(
-        "T4",
-        _present,
-        "the cloud does not call it terminated",
-        GONE,
-        lambda facts, subject: {"state": subject.node.state.value},
-        decisive=True,
-    ),
-    RuleCheck(
-        "T3",
-        _ours,
-        "it is of this pool, or matches [Cloud List]",
-        "not by this manager: it is not of its pool",
-        lambda facts, subject: {
-            "pool": subject.node.tags.pool or "none",
-            "ours": facts.settings.pool,
-        },
-        decisive=True,
-    ),
-    RuleCheck(
-        "C8",
-        _not_in_flight,
-        "no shutdown of it is under way",
-        "its shutdown is under way",
-        moot=lambda facts: not facts.snapshot.node_flights,
-    ),
-    RuleCheck(
-        "D3",
-        _not_gone,
-        "the cloud, asked by id, still has it",
-        GONE,
-        moot=lambda facts: not (facts.snapshot.gone or facts.history.freed),
-    ),
-    RuleCheck(
-        "C8",
-        _untouched,
-        "listed since our last action for it",
-        moot=lambda facts: not facts.snapshot.touched,
-    ),
-)
-"""The checks of every node; the first that returns a verdict decides."""
-
-FREE_OF_HOLDS: RuleCheck[Ask] = RuleCheck(
-    "C9",
-    _free_of_holds,
-    "no operator holds it, nor its record",
-    lambda facts, subject, measures: until_released(
-        facts.snapshot.holds, subject.record or subject.node.tags.record, subject.node
-    ),
-)
-READABLE: RuleCheck[Ask] = RuleCheck(
-    "P3",
-    _readable,
-    "all of it, and of its record, can be read",
-    "not while part of it can't be read",
-)
-NOT_KILLED: RuleCheck[Ask] = RuleCheck(
+@rule_check(
     "O2",
-    _not_killed,
     "an operator kills it, busy or not",
     "not before an operator kills it",
     marked(lambda facts: facts.snapshot.kills),
     moot=lambda facts: not facts.snapshot.kills,
     course="killed",
 )
-NOT_CORDONED: RuleCheck[Ask] = RuleCheck(
+def _not_killed(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    return ordered_away(subject, killed(subject.node, facts.snapshot))
+
+
+@rule_check(
     "O5",
-    _not_cordoned,
     "no operator cordons it",
     "not before `nodemanager uncordon`",
     marked(lambda facts: facts.snapshot.drains),
     moot=lambda facts: not facts.snapshot.drains,
 )
-TAGGED: RuleCheck[Ask] = RuleCheck(
+def _not_cordoned(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    return ordered_away(subject, cordoned(subject.node, facts.snapshot))
+
+
+def ordered_away(subject: Subject, ordered: Verdict | None) -> NodeView | None:
+    """The view of a node that is ordered away, or out of use, which no longer counts; None without
+    an order."""
+    if ordered is None:
+        return None
+    view = subject.view(ordered)
+    view.counts = False
+    return view
+
+
+@rule_check(
     "D11",
-    _tagged,
     "it has our pool's tag",
     "not before an operator adopts it: it has no tag of ours",
     lambda facts, subject: {"pool": subject.node.tags.pool or "none"},
 )
-ORDERS = frozenset({FREE_OF_HOLDS.rule, NOT_KILLED.rule, NOT_CORDONED.rule})
+def _tagged(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    if subject.node.tags.pool is None:
+        view = subject.kept(Reason.UNTAGGED)
+        # Unpaired, it costs money but serves nobody, as no record says what it does.
+        view.counts = subject.record is not None
+        return view
+    return None
+
+
+AT_ALL: tuple[RuleCheck[Ask], ...] = (
+    _present,
+    _ours,
+    _not_in_flight,
+    _not_gone,
+    _untouched,
+)
+"""The checks of every node; the first that returns a verdict decides."""
+
+ORDERS = frozenset({_free_of_holds.rule, _not_killed.rule, _not_cordoned.rule})
 """The rules by which a node has a verdict because an operator ordered something for it."""
 
 
 # The checks of a node without a record (SAFETY.md D7, P2, P4); only one with our tag goes.
 
 
+@rule_check(
+    "P2",
+    "no two records claim it",
+    lambda facts, subject, measures: (
+        f"not while more than one candidate is listed: {', '.join(measures['rivals'])}"
+    ),
+    moot=lambda facts: not facts.pairs.ambiguous,
+)
 def _unambiguous(facts: NodeFacts, subject: Subject) -> NodeView | None:
     node = subject.node
     if node.id in facts.pairs.ambiguous:
@@ -402,6 +400,12 @@ def _unambiguous(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return None
 
 
+@rule_check(
+    "D7",
+    "no record that only it can be pinging is pinged",
+    lambda facts, subject, measures: facts.settings.node_stale_after - measures["silent_s"],
+    course="unpaired",
+)
 def _unheard(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """An unpaired node is kept while a record that only it can be pinging is pinged (D7).
 
@@ -421,6 +425,13 @@ def _unheard(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return None
 
 
+@rule_check(
+    "D7",
+    "the scheduler neither says that it works nor gives it work",
+    "not before the scheduler has drained it, and it does no work",
+    moot=lambda facts: not facts.settings.scheduled,
+    course="unpaired",
+)
 def _not_in_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """An unpaired node is kept while the scheduler has it at work, or gives it work (D7).
 
@@ -441,6 +452,13 @@ def _not_in_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return None
 
 
+@rule_check(
+    "P4",
+    "we did not just create it",
+    "not before a record listing shows its claim",
+    moot=lambda facts: not facts.snapshot.expected,
+    course="unpaired",
+)
 def _unexpected(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """A node of ours listed before a record poll shows its claim is booting, not unpaired (P4)."""
     node = subject.node
@@ -450,6 +468,13 @@ def _unexpected(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return None
 
 
+@rule_check(
+    "D7",
+    "without its record for boot_fail_after, in two record listings",
+    until("unpaired_s", "limit_s"),
+    lambda facts, subject: {**facts.alone_for(subject.node), "needed_listings": 2},
+    course="unpaired",
+)
 def _unpaired(facts: NodeFacts, subject: Subject) -> NodeView | None:
     node, settings = subject.node, facts.settings
     measures = facts.alone_for(node)
@@ -469,51 +494,16 @@ def _unpaired(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 
 ALONE: tuple[RuleCheck[Ask], ...] = (
-    RuleCheck(
-        "P2",
-        _unambiguous,
-        "no two records claim it",
-        lambda facts, subject, measures: (
-            f"not while more than one candidate is listed: {', '.join(measures['rivals'])}"
-        ),
-        moot=lambda facts: not facts.pairs.ambiguous,
-    ),
-    TAGGED,
-    FREE_OF_HOLDS,
-    READABLE,
-    NOT_KILLED,
-    NOT_CORDONED,
-    RuleCheck(
-        "D7",
-        _unheard,
-        "no record that only it can be pinging is pinged",
-        lambda facts, subject, measures: facts.settings.node_stale_after - measures["silent_s"],
-        course="unpaired",
-    ),
-    RuleCheck(
-        "D7",
-        _not_in_work,
-        "the scheduler neither says that it works nor gives it work",
-        "not before the scheduler has drained it, and it does no work",
-        moot=lambda facts: not facts.settings.scheduled,
-        course="unpaired",
-    ),
-    RuleCheck(
-        "P4",
-        _unexpected,
-        "we did not just create it",
-        "not before a record listing shows its claim",
-        moot=lambda facts: not facts.snapshot.expected,
-        course="unpaired",
-    ),
-    RuleCheck(
-        "D7",
-        _unpaired,
-        "without its record for boot_fail_after, in two record listings",
-        until("unpaired_s", "limit_s"),
-        lambda facts, subject: {**facts.alone_for(subject.node), "needed_listings": 2},
-        course="unpaired",
-    ),
+    _unambiguous,
+    _tagged,
+    _free_of_holds,
+    _readable,
+    _not_killed,
+    _not_cordoned,
+    _unheard,
+    _not_in_work,
+    _unexpected,
+    _unpaired,
 )
 """The checks of an unpaired node; the first that returns a verdict decides."""
 
@@ -528,16 +518,27 @@ BUSY, IDLE, AT_WORK = WorkerState.BUSY, WorkerState.IDLE, Reason.BUSY
 """Looked up once, because most nodes are busy."""
 
 
+@rule_check(
+    "O1",
+    "an operator drains it, and it says that it is idle",
+    "not while it says that it is busy",
+    marked(lambda facts: facts.snapshot.drains),
+    moot=lambda facts: not facts.snapshot.drains,
+    course="draining",
+)
 def _not_drained(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return ordered_away(subject, drained(subject.node, subject.state, facts.snapshot))
 
 
+@rule_check(
+    "D18",
+    "its cloud will take it, and it says that it is idle",
+    "not while it says that it is busy",
+    lambda facts, subject: measures_of_notice(subject.own, facts.snapshot),
+    course="leaving",
+)
 def _not_noticed(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return ordered_away(subject, noticed(subject.node, subject.own, subject.state, facts.snapshot))
-
-
-def _not_parked(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    return ordered_away(subject, parked(subject.node, subject.state, facts.snapshot))
 
 
 def _parked_for(facts: NodeFacts, subject: Subject) -> Measured:
@@ -545,6 +546,30 @@ def _parked_for(facts: NodeFacts, subject: Subject) -> Measured:
     return {} if mark is None else mark.measures(facts.snapshot.wall)
 
 
+@rule_check(
+    "O7",
+    "the pool is parked, and it says that it is idle",
+    "not while it says that it is busy",
+    _parked_for,
+    moot=lambda facts: facts.snapshot.parked is None,
+    course="parking",
+)
+def _not_parked(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    return ordered_away(subject, parked(subject.node, subject.state, facts.snapshot))
+
+
+def _stopped_for(facts: NodeFacts, subject: Subject) -> Measured:
+    return facts.stopped(subject.node) or {"state": subject.node.state.value}
+
+
+@rule_check(
+    "D1",
+    "stopped in the cloud for settle",
+    until("stopped_s", "settle_s"),
+    _stopped_for,
+    moot=lambda facts: not facts.history.stopped,
+    course="stopped",
+)
 def _up(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """A node that was stopped, suspended or in error for `settle` is down (D1).
 
@@ -561,10 +586,29 @@ def _up(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return subject.down(Kind.SHUTDOWN, Reason.NODE_STOPPED, measures, bad_s=stopped_s)
 
 
-def _stopped_for(facts: NodeFacts, subject: Subject) -> Measured:
-    return facts.stopped(subject.node) or {"state": subject.node.state.value}
+def _booting_for(facts: NodeFacts, subject: Subject) -> Measured:
+    """How long the node has been booting, since its claim or its late launch, and the limit (D8).
+
+    A late create must not leave its node less time to boot. No launch is believed to be later than
+    creates may take effect, whatever the cloud's clock says (A2). A launch within a minute of the
+    claim is not late (U5).
+    """
+    limit_s, age_s = facts.settings.boot_fail_after, facts.age_of(subject)
+    silent_s = silent_for(subject.own, facts.history)
+    if age_s is not None:
+        late_s = min(silent_s - age_s, limit_s + CREATE_MARGIN_S)
+        if late_s > CREATE_WITHIN_S:
+            silent_s -= late_s
+    return {"silent_s": silent_s, "limit_s": limit_s}
 
 
+def _until_booted(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
+    if facts.clock is None:
+        return "not before the store's clock was read"
+    return until("silent_s", "limit_s")(facts, subject, measures)
+
+
+@rule_check("D8", "never pinged for boot_fail_after", _until_booted, _booting_for, course="booting")
 def _heard_of(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """A node that never pinged is booting, and after `boot_fail_after` a failed boot (D8)."""
     record = subject.own
@@ -591,28 +635,19 @@ def _was_heard(facts: NodeFacts, record: Record) -> bool:
     return heard.before_at > float("-inf")
 
 
-def _booting_for(facts: NodeFacts, subject: Subject) -> Measured:
-    """How long the node has been booting, since its claim or its late launch, and the limit (D8).
-
-    A late create must not leave its node less time to boot. No launch is believed to be later than
-    creates may take effect, whatever the cloud's clock says (A2). A launch within a minute of the
-    claim is not late (U5).
-    """
-    limit_s, age_s = facts.settings.boot_fail_after, facts.age_of(subject)
-    silent_s = silent_for(subject.own, facts.history)
-    if age_s is not None:
-        late_s = min(silent_s - age_s, limit_s + CREATE_MARGIN_S)
-        if late_s > CREATE_WITHIN_S:
-            silent_s -= late_s
-    return {"silent_s": silent_s, "limit_s": limit_s}
+def _said_of_power(facts: NodeFacts, subject: Subject) -> Measured:
+    word = suspended_word(subject.own, facts.snapshot, facts.settings)
+    return {} if word is None else {"state": word.node.said}
 
 
-def _until_booted(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
-    if facts.clock is None:
-        return "not before the store's clock was read"
-    return until("silent_s", "limit_s")(facts, subject, measures)
-
-
+@rule_check(
+    "D12",
+    "its scheduler has switched it off",
+    "not before its scheduler switches it off",
+    _said_of_power,
+    moot=lambda facts: not facts.settings.scheduled,
+    course="suspended",
+)
 def _not_suspended(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """A node that its scheduler has switched off gets no more work, whoever would keep it (D12).
 
@@ -629,22 +664,15 @@ def _not_suspended(facts: NodeFacts, subject: Subject) -> NodeView | None:
     )
 
 
-def _said_of_power(facts: NodeFacts, subject: Subject) -> Measured:
-    word = suspended_word(subject.own, facts.snapshot, facts.settings)
-    return {} if word is None else {"state": word.node.said}
-
-
+@rule_check(
+    "D1",
+    "it does not say that it is busy",
+    "not while it says that it is busy",
+    lambda facts, subject: {"state": subject.state.value},
+    course="busy",
+)
 def _not_at_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return subject.kept(AT_WORK) if subject.state is BUSY else None
-
-
-def _idle_for_long(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    if subject.state is not IDLE:
-        return None
-    measures = _idle_for(facts, subject)
-    if measures["idle_polls"] < measures["needed_polls"]:
-        return subject.kept(Reason.NOT_IDLE_LONG, **measures)
-    return None
 
 
 def _idle_for(facts: NodeFacts, subject: Subject) -> Measured:
@@ -660,12 +688,35 @@ def _until_idle(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitH
     return f"not before {left} more of {of} {says} that it is idle"
 
 
+@rule_check("D1", "idle in consecutive_idle_count pings", _until_idle, _idle_for, course="idle")
+def _idle_for_long(facts: NodeFacts, subject: Subject) -> NodeView | None:
+    if subject.state is not IDLE:
+        return None
+    measures = _idle_for(facts, subject)
+    if measures["idle_polls"] < measures["needed_polls"]:
+        return subject.kept(Reason.NOT_IDLE_LONG, **measures)
+    return None
+
+
+@rule_check("P3", "the cloud says when it was launched", NO_AGE, course="idle")
 def _idle_of_known_age(facts: NodeFacts, subject: Subject) -> NodeView | None:
     if subject.state is IDLE and subject.node.created_at is None:
         return subject.kept(Reason.NO_LAUNCH_TIME)
     return None
 
 
+def _window(facts: NodeFacts, subject: Subject) -> Measured:
+    age_s, windows = facts.age_of(subject), facts.settings.shutdown_windows
+    return {} if age_s is None else {"age_s": age_s, "opens_in_s": opens_in(age_s, windows)}
+
+
+@rule_check(
+    "D1",
+    "its shutdown window is open",
+    lambda facts, subject, measures: measures.get("opens_in_s", 0.0),
+    _window,
+    course="idle",
+)
 def _idle_in_its_window(facts: NodeFacts, subject: Subject) -> NodeView | None:
     age_s = facts.age_of(subject)
     if subject.state is not IDLE or age_s is None:
@@ -675,11 +726,7 @@ def _idle_in_its_window(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return None
 
 
-def _window(facts: NodeFacts, subject: Subject) -> Measured:
-    age_s, windows = facts.age_of(subject), facts.settings.shutdown_windows
-    return {} if age_s is None else {"age_s": age_s, "opens_in_s": opens_in(age_s, windows)}
-
-
+@rule_check("D1", "demand does not want it", "not while demand wants it", course="idle")
 def _not_needed(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """An idle node counts as needed until the plan compares it with the demand (D1)."""
     if subject.state is not IDLE:
@@ -689,6 +736,20 @@ def _not_needed(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return view
 
 
+def _until_unjoined(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
+    if not measures:
+        return "not unless its scheduler says that it never was up"
+    return until("unjoined_s", "limit_s")(facts, subject, measures)
+
+
+@rule_check(
+    "D17",
+    "never up in its scheduler for boot_fail_after",
+    _until_unjoined,
+    lambda facts, subject: facts.unjoined(subject),
+    moot=lambda facts: not facts.history.unjoined,
+    course="unjoined",
+)
 def _joins(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """A node that pings, and that its scheduler never called up in its grace, has failed (D17).
 
@@ -704,12 +765,9 @@ def _joins(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return subject.down(Kind.SHUTDOWN, Reason.NOT_JOINED, measures, bad_s=bad_s)
 
 
-def _until_unjoined(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
-    if not measures:
-        return "not unless its scheduler says that it never was up"
-    return until("unjoined_s", "limit_s")(facts, subject, measures)
-
-
+@rule_check(
+    "T1", "the store's clock is known", "not before the store's clock was read", course=SILENT
+)
 def _on_a_known_clock(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return subject.kept(Reason.CLOCK_UNKNOWN) if facts.clock is None else None
 
@@ -718,6 +776,19 @@ def _silent_for(facts: NodeFacts, subject: Subject) -> Measured:
     return facts.silence_of(subject).measures
 
 
+def _until_down(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
+    if measures["age_s"] is None:
+        return NO_AGE
+    return until("age_s", "limit_s")(facts, subject, measures)
+
+
+@rule_check(
+    "D1",
+    "its fresh ping says fail, or says down past boot_fail_after from launch",
+    _until_down,
+    _silent_for,
+    course="down",
+)
 def _not_down(facts: NodeFacts, subject: Subject) -> NodeView | None:
     if subject.state is not WorkerState.DOWN:
         return None
@@ -738,12 +809,26 @@ def _not_down(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return view
 
 
-def _until_down(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
-    if measures["age_s"] is None:
+def _until_silent(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
+    silence = facts.silence_of(subject)
+    if silence.quiet_s is None:
+        return "not while the store gives no modified_at for its record"
+    if silence.age_s is None:
         return NO_AGE
-    return until("age_s", "limit_s")(facts, subject, measures)
+    return max(
+        silence.window_s - silence.silent_s,
+        silence.quiet_window_s - silence.quiet_s,
+        silence.grace_s - silence.age_s,
+    )
 
 
+@rule_check(
+    "D8",
+    "silent, its record stale, and past boot_fail_after",
+    _until_silent,
+    _silent_for,
+    course=SILENT,
+)
 def _not_silent(facts: NodeFacts, subject: Subject) -> NodeView | None:
     silence = facts.silence_of(subject)
     is_stale, silent_s, limit_s = silence.is_stale, silence.silent_s, silence.window_s
@@ -766,147 +851,27 @@ def _not_silent(facts: NodeFacts, subject: Subject) -> NodeView | None:
     return view
 
 
-def _until_silent(facts: NodeFacts, subject: Subject, measures: Measured) -> WaitHint:
-    silence = facts.silence_of(subject)
-    if silence.quiet_s is None:
-        return "not while the store gives no modified_at for its record"
-    if silence.age_s is None:
-        return NO_AGE
-    return max(
-        silence.window_s - silence.silent_s,
-        silence.quiet_window_s - silence.quiet_s,
-        silence.grace_s - silence.age_s,
-    )
-
-
 PAIRED: tuple[RuleCheck[Ask], ...] = (
-    FREE_OF_HOLDS,
-    READABLE,
-    NOT_KILLED,
-    NOT_CORDONED,
-    RuleCheck(
-        "D1",
-        _up,
-        "stopped in the cloud for settle",
-        until("stopped_s", "settle_s"),
-        _stopped_for,
-        moot=lambda facts: not facts.history.stopped,
-        course="stopped",
-    ),
-    TAGGED,
-    RuleCheck(
-        "D8",
-        _heard_of,
-        "never pinged for boot_fail_after",
-        _until_booted,
-        _booting_for,
-        course="booting",
-    ),
-    RuleCheck(
-        "O1",
-        _not_drained,
-        "an operator drains it, and it says that it is idle",
-        "not while it says that it is busy",
-        marked(lambda facts: facts.snapshot.drains),
-        moot=lambda facts: not facts.snapshot.drains,
-        course="draining",
-    ),
-    RuleCheck(
-        "D18",
-        _not_noticed,
-        "its cloud will take it, and it says that it is idle",
-        "not while it says that it is busy",
-        lambda facts, subject: measures_of_notice(subject.own, facts.snapshot),
-        course="leaving",
-    ),
-    RuleCheck(
-        "O7",
-        _not_parked,
-        "the pool is parked, and it says that it is idle",
-        "not while it says that it is busy",
-        _parked_for,
-        moot=lambda facts: facts.snapshot.parked is None,
-        course="parking",
-    ),
-    RuleCheck(
-        "D12",
-        _not_suspended,
-        "its scheduler has switched it off",
-        "not before its scheduler switches it off",
-        _said_of_power,
-        moot=lambda facts: not facts.settings.scheduled,
-        course="suspended",
-    ),
-    RuleCheck(
-        "D1",
-        _not_at_work,
-        "it does not say that it is busy",
-        "not while it says that it is busy",
-        lambda facts, subject: {"state": subject.state.value},
-        course="busy",
-    ),
-    RuleCheck(
-        "D1",
-        _idle_for_long,
-        "idle in consecutive_idle_count pings",
-        _until_idle,
-        _idle_for,
-        course="idle",
-    ),
-    RuleCheck(
-        "P3",
-        _idle_of_known_age,
-        "the cloud says when it was launched",
-        NO_AGE,
-        course="idle",
-    ),
-    RuleCheck(
-        "D1",
-        _idle_in_its_window,
-        "its shutdown window is open",
-        lambda facts, subject, measures: measures.get("opens_in_s", 0.0),
-        _window,
-        course="idle",
-    ),
-    RuleCheck(
-        "D1",
-        _not_needed,
-        "demand does not want it",
-        "not while demand wants it",
-        course="idle",
-    ),
-    RuleCheck(
-        "D17",
-        _joins,
-        "never up in its scheduler for boot_fail_after",
-        _until_unjoined,
-        lambda facts, subject: facts.unjoined(subject),
-        moot=lambda facts: not facts.history.unjoined,
-        course="unjoined",
-    ),
-    RuleCheck(
-        "T1",
-        _on_a_known_clock,
-        "the store's clock is known",
-        "not before the store's clock was read",
-        course=SILENT,
-    ),
-    RuleCheck(
-        "D1",
-        _not_down,
-        "its fresh ping says fail, or says down past boot_fail_after from launch",
-        _until_down,
-        _silent_for,
-        course="down",
-    ),
-    RuleCheck(
-        "D8",
-        _not_silent,
-        "silent, its record stale, and past boot_fail_after",
-        _until_silent,
-        _silent_for,
-        course=SILENT,
-    ),
+    _free_of_holds,
+    _readable,
+    _not_killed,
+    _not_cordoned,
+    _up,
+    _tagged,
+    _heard_of,
+    _not_drained,
+    _not_noticed,
+    _not_parked,
+    _not_suspended,
+    _not_at_work,
+    _idle_for_long,
+    _idle_of_known_age,
+    _idle_in_its_window,
+    _not_needed,
+    _joins,
+    _on_a_known_clock,
+    _not_down,
+    _not_silent,
 )
 """The checks of a paired node; the first that returns a verdict decides."""
 

@@ -15,7 +15,8 @@ from nodemanager.core.observe.snapshot import Limits, Snapshot
 
 # The checks that a judge applies to a record or a node: the rows of an ordered table.
 
-Ask = TypeVar("Ask", bound=Callable[..., Any])
+Ask = TypeVar("Ask", bound=Callable[..., Any], covariant=True)
+New = TypeVar("New", bound=Callable[..., Any])
 Said = TypeVar("Said", Verdict, Objection)
 
 Measured = Mapping[str, Any]
@@ -56,6 +57,11 @@ class RuleCheck(NamedTuple, Generic[Ask]):
     def bears(self, said: Said) -> Said:
         """What the check said, with its rule; a check may name another rule itself."""
         return said if said.rule is not None else type(said)(*said[:-1], self.rule)
+
+
+def rule_check(rule: str, asks: str, *row: Any, **more: Any) -> Callable[[New], RuleCheck[New]]:
+    """Makes the check of a rule of the function that asks it; `row` is the rest of RuleCheck."""
+    return lambda ask: RuleCheck(rule, ask, asks, *row, **more)
 
 
 def asked_by(judge: object, checks: Iterable[RuleCheck[Ask]]) -> tuple[RuleCheck[Ask], ...]:
@@ -141,48 +147,45 @@ def stale_poll(snapshot: Snapshot, settings: Settings) -> tuple[str, float] | No
     return None
 
 
+@rule_check(
+    "L6",
+    "this manager holds the pool's lease",
+    "not by a manager without the pool's lease",
+    lambda snapshot, settings: {"lease": "ours" if snapshot.lease else "not ours"},
+)
 def _leased(snapshot: Snapshot, settings: Settings) -> Objection | None:
     if not snapshot.lease:
         return Objection(Reason.NO_LEASE)
     return None
 
 
+@rule_check(
+    "L5",
+    "account and store are the known ones, and the journal can be written",
+    "not while it is read-only: {read_only}",
+    lambda snapshot, settings: {"read_only": snapshot.read_only or "no"},
+)
 def _writable(snapshot: Snapshot, settings: Settings) -> Objection | None:
     if snapshot.read_only is not None:
         return Objection(Reason.READ_ONLY, {"detail": snapshot.read_only})
     return None
 
 
+def _pause(snapshot: Snapshot, settings: Settings) -> Measured:
+    mark = snapshot.paused
+    return {"paused": "no"} if mark is None else mark.measures(snapshot.wall)
+
+
+@rule_check(
+    "O4",
+    "no operator has the pool paused",
+    "not while the pool is paused: `nodemanager resume` ends that",
+    _pause,
+)
 def _running(snapshot: Snapshot, settings: Settings) -> Objection | None:
     if snapshot.paused is not None:
         return Objection(Reason.PAUSED, snapshot.paused.measures(snapshot.wall))
     return None
-
-
-def _breaker(snapshot: Snapshot, settings: Settings) -> Objection | None:
-    if snapshot.breaker.cause is not None:
-        return Objection(Reason.BREAKER_OPEN, {"cause": snapshot.breaker.cause.value})
-    return None
-
-
-def _polls(snapshot: Snapshot, settings: Settings) -> Objection | None:
-    stale = stale_poll(snapshot, settings)
-    if stale is not None:
-        source, age_s = stale
-        measures = {"source": source, "age_s": age_s, "limit_s": settings.poll_stale_after}
-        return Objection(Reason.POLL_STALE, measures)
-    return None
-
-
-def _authorised(snapshot: Snapshot, settings: Settings) -> Objection | None:
-    if not settings.may_authorise:
-        return Objection(Reason.NOT_AUTHORISED)
-    return None
-
-
-def _pause(snapshot: Snapshot, settings: Settings) -> Measured:
-    mark = snapshot.paused
-    return {"paused": "no"} if mark is None else mark.measures(snapshot.wall)
 
 
 def _breaker_state(snapshot: Snapshot, settings: Settings) -> Measured:
@@ -197,41 +200,46 @@ def _breaker_cleared(snapshot: Snapshot, settings: Settings, measures: Measured)
     return f"not while the breaker is open ({how})"
 
 
+@rule_check("B2", "the breaker is closed", _breaker_cleared, _breaker_state)
+def _breaker(snapshot: Snapshot, settings: Settings) -> Objection | None:
+    if snapshot.breaker.cause is not None:
+        return Objection(Reason.BREAKER_OPEN, {"cause": snapshot.breaker.cause.value})
+    return None
+
+
 def _ages(snapshot: Snapshot, settings: Settings) -> Measured:
     ages = {f"{source}_s": age for source, age in poll_ages(snapshot, settings).items()}
     return {**ages, "limit_s": settings.poll_stale_after}
 
 
+@rule_check("C7", "every poll is fresher than poll_stale_after", measure=_ages)
+def _polls(snapshot: Snapshot, settings: Settings) -> Objection | None:
+    stale = stale_poll(snapshot, settings)
+    if stale is not None:
+        source, age_s = stale
+        measures = {"source": source, "age_s": age_s, "limit_s": settings.poll_stale_after}
+        return Objection(Reason.POLL_STALE, measures)
+    return None
+
+
+@rule_check(
+    "L2",
+    "cloud and store can prove their listings complete",
+    "not with this adapter: its listings may be incomplete",
+)
+def _authorised(snapshot: Snapshot, settings: Settings) -> Objection | None:
+    if not settings.may_authorise:
+        return Objection(Reason.NOT_AUTHORISED)
+    return None
+
+
 STANDING: tuple[RuleCheck[Precondition], ...] = (
-    RuleCheck(
-        "L6",
-        _leased,
-        "this manager holds the pool's lease",
-        "not by a manager without the pool's lease",
-        lambda snapshot, settings: {"lease": "ours" if snapshot.lease else "not ours"},
-    ),
-    RuleCheck(
-        "L5",
-        _writable,
-        "account and store are the known ones, and the journal can be written",
-        "not while it is read-only: {read_only}",
-        lambda snapshot, settings: {"read_only": snapshot.read_only or "no"},
-    ),
-    RuleCheck(
-        "O4",
-        _running,
-        "no operator has the pool paused",
-        "not while the pool is paused: `nodemanager resume` ends that",
-        _pause,
-    ),
-    RuleCheck("B2", _breaker, "the breaker is closed", _breaker_cleared, _breaker_state),
-    RuleCheck("C7", _polls, "every poll is fresher than poll_stale_after", 0.0, _ages),
-    RuleCheck(
-        "L2",
-        _authorised,
-        "cloud and store can prove their listings complete",
-        "not with this adapter: its listings may be incomplete",
-    ),
+    _leased,
+    _writable,
+    _running,
+    _breaker,
+    _polls,
+    _authorised,
 )
 """The preconditions in order; the first that returns a block decides."""
 

@@ -10,6 +10,7 @@ from nodemanager.core.judge.preconditions import (
     RuleCheck,
     WaitHint,
     asked_by,
+    rule_check,
     standing_block,
     until,
     until_released,
@@ -36,6 +37,8 @@ from nodemanager.core.observe.unlisted import NOTHING, Unlisted, is_denied_for_g
 Measures = dict[str, Any]
 KEEP, PAIRED, FREE = Kind.KEEP, Reason.PAIRED, Reason.HOLDS_NOTHING
 """Looked up once, because these are the verdicts on most records."""
+SAID_BY_PINGS = having(BY_PING)
+QUIET_ENOUGH = until("idle_s", "window_s")
 
 
 class RecordJudge:
@@ -118,21 +121,30 @@ class RecordJudge:
 
     # The checks of BY_ITSELF: pool, marks, actions in flight, and the node.
 
+    @rule_check(
+        "T7",
+        "all of it can be read",
+        "not while part of it can't be read: look at it in the store",
+        decisive=True,
+    )
     def _readable(self, record: Record) -> Verdict | None:
         if record.problems:
             return keep(record.uuid, Reason.UNREADABLE, detail="; ".join(record.problems))
         return None
 
+    @rule_check(
+        "C0",
+        "it belongs to this pool",
+        "not by this manager: it is not of its pool",
+        lambda judge, record: {"pool": record.pool, "ours": judge.settings.pool},
+        decisive=True,
+        of_pairs=True,
+    )
     def _ours(self, record: Record) -> Verdict | None:
         settings = self.settings
         foreign = not_ours(record, settings.pool, settings.adopt_unclaimed)
         if foreign is not None:
             return keep(record.uuid, foreign, pool=record.pool)
-        return None
-
-    def _holding(self, record: Record) -> Verdict | None:
-        if not record.holds_anything:
-            return _kept(record.uuid, FREE, None, self.before)
         return None
 
     def _held_things(self, record: Record) -> Measured:
@@ -147,18 +159,50 @@ class RecordJudge:
         names = [name for name, value in held.items() if value is not None]
         return {"holds": ", ".join(names) or "nothing"}
 
+    @rule_check(
+        "C1",
+        "it holds something",
+        "it holds nothing to give back",
+        _held_things,
+        decisive=True,
+        of_pairs=True,
+    )
+    def _holding(self, record: Record) -> Verdict | None:
+        if not record.holds_anything:
+            return _kept(record.uuid, FREE, None, self.before)
+        return None
+
+    @rule_check(
+        "C9",
+        "no operator holds it, nor the node it names",
+        lambda judge, record, measures: until_released(
+            judge.snapshot.holds, record, record.instance_id
+        ),
+    )
     def _free_of_holds(self, record: Record) -> Verdict | None:
         holds = self.snapshot.holds
         if record.held or (holds and (record.uuid in holds or record.instance_id in holds)):
             return keep(record.uuid, Reason.HELD)
         return None
 
+    @rule_check(
+        "C8", "listed since our last action for it", moot=lambda judge: not judge.snapshot.touched
+    )
     def _untouched(self, record: Record) -> Verdict | None:
         """A listing that began before an action of ours ended does not show its effect (C8)."""
         if is_touched(record.uuid, self.snapshot):
             return keep(record.uuid, Reason.CHANGED_SINCE_LISTING)
         return None
 
+    @rule_check(
+        "C8",
+        "no action of ours is in flight for it",
+        lambda judge, record, measures: (
+            "not while an action of ours is in flight for it "
+            f"(it ends within {judge.settings.action_timeout:g} s)"
+        ),
+        moot=lambda judge: not judge.snapshot.record_flights and not judge.snapshot.node_flights,
+    )
     def _not_in_flight(self, record: Record) -> Verdict | None:
         snapshot = self.snapshot
         flight = snapshot.record_flights.get(record.uuid)
@@ -170,12 +214,25 @@ class RecordJudge:
             )
         return None
 
+    @rule_check(
+        "C12",
+        "no fence locks its node out",
+        "not while its node is fenced; the fence is lifted first",
+        moot=lambda judge: judge.settings.compare_and_set,
+    )
     def _not_fenced(self, record: Record) -> Verdict | None:
         """A fence locks the node out, so the record's quiet time proves nothing (C12)."""
         if record.fenced and not self.settings.compare_and_set:
             return Verdict(Kind.KEEP, Reason.FENCED, record.uuid)
         return None
 
+    def _until_unpaired(self, record: Record, measures: Measured) -> WaitHint:
+        node = self.pairs.node_of[record.uuid]
+        if node.held or node.id in self.snapshot.holds:
+            return until_released(self.snapshot.holds, node)
+        return f"not while its node {node.id} is listed"
+
+    @rule_check("C4", "no listed node is its pair", _until_unpaired)
     def _unpaired(self, record: Record) -> Verdict | None:
         node = self.pairs.node_of.get(record.uuid)
         if node is None:
@@ -184,18 +241,24 @@ class RecordJudge:
             return Verdict(KEEP, Reason.HELD, record.uuid, {"node": node.id}, "C9")
         return _kept(record.uuid, PAIRED, {"node": node.id}, self.before)
 
-    def _until_unpaired(self, record: Record, measures: Measured) -> WaitHint:
-        node = self.pairs.node_of[record.uuid]
-        if node.held or node.id in self.snapshot.holds:
-            return until_released(self.snapshot.holds, node)
-        return f"not while its node {node.id} is listed"
-
+    @rule_check(
+        "P2",
+        "no two nodes are candidates for it",
+        "not while more than one candidate is listed",
+        moot=lambda judge: not judge.pairs.ambiguous,
+    )
     def _unambiguous(self, record: Record) -> Verdict | None:
         uuid = record.uuid
         if uuid in self.pairs.ambiguous:
             return keep(uuid, Reason.AMBIGUOUS, nodes=self.pairs.ambiguous[uuid])
         return None
 
+    @rule_check(
+        "C4",
+        "no listed node has its tags or its instance id",
+        "not while its node {node} is listed",
+        lambda judge, record: {"instance_id": record.instance_id},
+    )
     def _unlisted(self, record: Record) -> Verdict | None:
         history, uuid = self.history, record.uuid
         if uuid in history.nodes_by_record or record.instance_id is not None:
@@ -204,6 +267,9 @@ class RecordJudge:
                 return keep(uuid, Reason.NODE_LISTED, node=listed.id, state=listed.state.value)
         return None
 
+    @rule_check(
+        "C4", "no incomplete listing showed its node", moot=lambda judge: not judge.history.partial
+    )
     def _unseen(self, record: Record) -> Verdict | None:
         named = self.partial_nodes.get(record.instance_id or "")
         is_named = named is not None and not is_anothers(named, record)
@@ -211,6 +277,12 @@ class RecordJudge:
             return keep(record.uuid, Reason.NODE_LISTED, detail="seen in an incomplete listing")
         return None
 
+    @rule_check(
+        "P4",
+        "no node was just created for it",
+        until("age_s", "limit_s"),
+        moot=lambda judge: not judge.snapshot.expected,
+    )
     def _unexpected(self, record: Record) -> Verdict | None:
         expected = self.snapshot.expected.get(record.uuid)
         if expected is not None and expected.node_id is not None:
@@ -225,12 +297,6 @@ class RecordJudge:
                 )
         return None
 
-    def _on_a_known_clock(self, record: Record) -> Verdict | None:
-        clock = self.clock
-        if clock is None or not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after):
-            return keep(record.uuid, Reason.CLOCK_UNKNOWN)
-        return None
-
     def _clock_read(self, record: Record) -> Measured:
         agreed = {"agreed_polls": 0, "needed_polls": CLOCK_AGREE_POLLS}
         if self.clock is None:
@@ -242,6 +308,16 @@ class RecordJudge:
     def _until_clock_read(self, record: Record, measures: Measured) -> WaitHint:
         return 0.0 if self.clock is not None else "not before the store's clock was read"
 
+    @rule_check("T1", "the store's clock is known and steady", _until_clock_read, _clock_read)
+    def _on_a_known_clock(self, record: Record) -> Verdict | None:
+        clock = self.clock
+        if clock is None or not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after):
+            return keep(record.uuid, Reason.CLOCK_UNKNOWN)
+        return None
+
+    @rule_check(
+        "T7", "it says when it was last written", "not while the store gives no modified_at for it"
+    )
     def _dated(self, record: Record) -> Verdict | None:
         if newest_sign(record) is None:
             return keep(record.uuid, Reason.UNREADABLE)
@@ -251,7 +327,7 @@ class RecordJudge:
 
     def timeless(self, record: Record) -> str | None:
         """Why it can't be measured how long the record has been quiet, or None."""
-        if self._on_a_known_clock(record) is not None:
+        if self._on_a_known_clock.ask(self, record) is not None:
             return "the store's clock can't be told"
         return None if newest_sign(record) is not None else "nothing says when it was written"
 
@@ -260,16 +336,6 @@ class RecordJudge:
         assert self.clock is not None
         quiet_s = quiet_for(record, self.clock, self.snapshot)
         return {"idle_s": quiet_s, "window_s": window_of(record, self.settings)}
-
-    def _denied(self, record: Record, measures: Measures) -> Verdict | None:
-        """A node found by the cloud keeps the record, a denied one only within its window (P6)."""
-        found = self.unlisted.verdicts.get(record.uuid)
-        if found is not None and (
-            found.reason is not Reason.PINGING_UNLISTED
-            or measures["idle_s"] <= measures["window_s"]
-        ):
-            return found._replace(measures={**measures, **(found.measures or {})})
-        return None
 
     def _denial(self, record: Record) -> Measured:
         verdict = self.unlisted.verdicts.get(record.uuid)
@@ -280,21 +346,33 @@ class RecordJudge:
             return QUIET_ENOUGH(self, record, self.quiet(record))
         return "not while the cloud, asked by id, has its node"
 
+    @rule_check(
+        "P6",
+        "if it is pinged with its node unlisted, the cloud denies the node",
+        _until_denied,
+        _denial,
+        moot=lambda judge: not judge.unlisted.verdicts,
+        unasked=timeless,
+    )
+    def _denied(self, record: Record, measures: Measures) -> Verdict | None:
+        """A node found by the cloud keeps the record, a denied one only within its window (P6)."""
+        found = self.unlisted.verdicts.get(record.uuid)
+        if found is not None and (
+            found.reason is not Reason.PINGING_UNLISTED
+            or measures["idle_s"] <= measures["window_s"]
+        ):
+            return found._replace(measures={**measures, **(found.measures or {})})
+        return None
+
+    @rule_check(
+        "C3", "quiet for strictly longer than its window", QUIET_ENOUGH, quiet, unasked=timeless
+    )
     def _past_its_window(self, record: Record, measures: Measures) -> Verdict | None:
         quiet_s, window_s = measures["idle_s"], measures["window_s"]
         if not quiet_s > window_s:
             if waits_for_first_ping(record):
                 return Verdict(KEEP, Reason.CLAIM_WITHIN_WINDOW, record.uuid, measures, "C21")
             return Verdict(KEEP, Reason.WITHIN_WINDOW, record.uuid, measures)
-        return None
-
-    def _not_at_work(self, record: Record, measures: Measures) -> Verdict | None:
-        state = word_of(record, self.snapshot, self.settings)
-        if state is WorkerState.BUSY or state is WorkerState.IDLE:
-            reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
-            return Verdict(Kind.KEEP, reason, record.uuid, measures)
-        if is_up_in_scheduler(record, self.snapshot, self.settings):
-            return Verdict(Kind.KEEP, Reason.UP_IN_SCHEDULER, record.uuid, measures)
         return None
 
     def _word(self, record: Record) -> Measured:
@@ -304,6 +382,30 @@ class RecordJudge:
             word["window_s"] = self.settings.node_stale_after
         return word
 
+    @rule_check(
+        "C2",
+        "its node has no fresh ping that says busy or idle",
+        until("last_ping_s", "window_s"),
+        _word,
+        unasked=timeless,
+    )
+    def _not_at_work(self, record: Record, measures: Measures) -> Verdict | None:
+        state = word_of(record, self.snapshot, self.settings)
+        if state is WorkerState.BUSY or state is WorkerState.IDLE:
+            reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
+            return Verdict(Kind.KEEP, reason, record.uuid, measures)
+        if is_up_in_scheduler(record, self.snapshot, self.settings):
+            return Verdict(Kind.KEEP, Reason.UP_IN_SCHEDULER, record.uuid, measures)
+        return None
+
+    def _versions(self, record: Record) -> Measured:
+        return {"version": record.version, "judged": self.history.base_index.get(record.uuid)}
+
+    @rule_check(
+        "C6",
+        "unchanged since the record listing before the newest cloud listing",
+        measure=_versions,
+    )
     def _unchanged_since_base(self, record: Record, measures: Measures) -> Verdict | None:
         history, uuid = self.history, record.uuid
         if history.base is None or history.cloud is None:
@@ -316,9 +418,17 @@ class RecordJudge:
             return Verdict(Kind.KEEP, Reason.CHANGED_SINCE_LISTING, uuid, measures)
         return None
 
-    def _versions(self, record: Record) -> Measured:
-        return {"version": record.version, "judged": self.history.base_index.get(record.uuid)}
+    def _base_age(self, record: Record) -> Measured:
+        base, limit_s = self.history.base, self.settings.poll_stale_after
+        if base is None:
+            return {}
+        return {"age_s": self.snapshot.now - base.started_at, "limit_s": limit_s}
 
+    def _no_base(self, record: Record) -> str | None:
+        base = self.history.base
+        return None if base is not None else "there is no record listing to judge on"
+
+    @rule_check("C7", "that record listing is fresh", measure=_base_age, unasked=_no_base)
     def _on_a_fresh_base(self, record: Record, measures: Measures) -> Verdict | None:
         history, limit_s = self.history, self.settings.poll_stale_after
         assert history.base is not None
@@ -335,16 +445,20 @@ class RecordJudge:
             return Verdict(Kind.KEEP, Reason.POLL_STALE, record.uuid, measures)
         return None
 
-    def _base_age(self, record: Record) -> Measured:
-        base, limit_s = self.history.base, self.settings.poll_stale_after
-        if base is None:
-            return {}
-        return {"age_s": self.snapshot.now - base.started_at, "limit_s": limit_s}
+    def _absent_for(self, record: Record) -> Measured:
+        measures: Measures = {}
+        self._settled.ask(self, record, measures)
+        return measures
 
-    def _no_base(self, record: Record) -> str | None:
-        base = self.history.base
-        return None if base is not None else "there is no record listing to judge on"
+    def _until_settled(self, record: Record, measures: Measured) -> WaitHint:
+        absence = self.history.absence.get(record.uuid)
+        if absence is None or absence.incarnation != record.incarnation:
+            return self.settings.settle
+        return absence.first_at + self.settings.settle - self.snapshot.now
 
+    @rule_check(
+        "C5", "its node is absent from enough listings, for settle", _until_settled, _absent_for
+    )
     def _settled(self, record: Record, measures: Measures) -> Verdict | None:
         absence = self.history.absence.get(record.uuid)
         if absence is None or absence.incarnation != record.incarnation:
@@ -354,17 +468,17 @@ class RecordJudge:
             return Verdict(Kind.KEEP, Reason.NOT_SETTLED, record.uuid, measures)
         return None
 
-    def _absent_for(self, record: Record) -> Measured:
-        measures: Measures = {}
-        self._settled(record, measures)
-        return measures
+    def _askable_by(self, record: Record) -> Measured:
+        by = ["tag"] if record.claim is not None else []
+        by += ["instance id"] if record.instance_id is not None else []
+        return {"asked_by": " and ".join(by) or "nothing"}
 
-    def _until_settled(self, record: Record, measures: Measured) -> WaitHint:
-        absence = self.history.absence.get(record.uuid)
-        if absence is None or absence.incarnation != record.incarnation:
-            return self.settings.settle
-        return absence.first_at + self.settings.settle - self.snapshot.now
-
+    @rule_check(
+        "C11",
+        "there is a tag or an instance id to ask the cloud by",
+        "not by itself: there is no tag or id to ask by, so an operator must decide",
+        _askable_by,
+    )
     def _verifiable(self, record: Record, measures: Measures) -> Verdict | None:
         """A record with neither claim nor valid instance id can't be asked for (C11)."""
         if record.claim is not None:
@@ -374,11 +488,6 @@ class RecordJudge:
         if node_id is None or (answer is not None and answer.malformed):
             return Verdict(Kind.KEEP, Reason.UNVERIFIABLE, record.uuid, measures)
         return None
-
-    def _askable_by(self, record: Record) -> Measured:
-        by = ["tag"] if record.claim is not None else []
-        by += ["instance id"] if record.instance_id is not None else []
-        return {"asked_by": " and ".join(by) or "nothing"}
 
 
 def _stays_paired(
@@ -411,169 +520,34 @@ def is_touched(uuid: str, snapshot: Snapshot) -> bool:
     return touched_at is not None and records is not None and records.started_at <= touched_at
 
 
-SAID_BY_PINGS = having(BY_PING)
-QUIET_ENOUGH = until("idle_s", "window_s")
-
 ByItself = Callable[[RecordJudge, Record], Verdict | None]
 InTime = Callable[[RecordJudge, Record, Measures], Verdict | None]
 
 BY_ITSELF: tuple[RuleCheck[ByItself], ...] = (
-    RuleCheck(
-        "T7",
-        RecordJudge._readable,
-        "all of it can be read",
-        "not while part of it can't be read: look at it in the store",
-        decisive=True,
-    ),
-    RuleCheck(
-        "C0",
-        RecordJudge._ours,
-        "it belongs to this pool",
-        "not by this manager: it is not of its pool",
-        lambda judge, record: {"pool": record.pool, "ours": judge.settings.pool},
-        decisive=True,
-        of_pairs=True,
-    ),
-    RuleCheck(
-        "C1",
-        RecordJudge._holding,
-        "it holds something",
-        "it holds nothing to give back",
-        RecordJudge._held_things,
-        decisive=True,
-        of_pairs=True,
-    ),
-    RuleCheck(
-        "C9",
-        RecordJudge._free_of_holds,
-        "no operator holds it, nor the node it names",
-        lambda judge, record, measures: until_released(
-            judge.snapshot.holds, record, record.instance_id
-        ),
-    ),
-    RuleCheck(
-        "C8",
-        RecordJudge._untouched,
-        "listed since our last action for it",
-        moot=lambda judge: not judge.snapshot.touched,
-    ),
-    RuleCheck(
-        "C8",
-        RecordJudge._not_in_flight,
-        "no action of ours is in flight for it",
-        lambda judge, record, measures: (
-            "not while an action of ours is in flight for it "
-            f"(it ends within {judge.settings.action_timeout:g} s)"
-        ),
-        moot=lambda judge: not judge.snapshot.record_flights and not judge.snapshot.node_flights,
-    ),
-    RuleCheck(
-        "C12",
-        RecordJudge._not_fenced,
-        "no fence locks its node out",
-        "not while its node is fenced; the fence is lifted first",
-        moot=lambda judge: judge.settings.compare_and_set,
-    ),
-    RuleCheck(
-        "C4", RecordJudge._unpaired, "no listed node is its pair", RecordJudge._until_unpaired
-    ),
-    RuleCheck(
-        "P2",
-        RecordJudge._unambiguous,
-        "no two nodes are candidates for it",
-        "not while more than one candidate is listed",
-        moot=lambda judge: not judge.pairs.ambiguous,
-    ),
-    RuleCheck(
-        "C4",
-        RecordJudge._unlisted,
-        "no listed node has its tags or its instance id",
-        "not while its node {node} is listed",
-        lambda judge, record: {"instance_id": record.instance_id},
-    ),
-    RuleCheck(
-        "C4",
-        RecordJudge._unseen,
-        "no incomplete listing showed its node",
-        moot=lambda judge: not judge.history.partial,
-    ),
-    RuleCheck(
-        "P4",
-        RecordJudge._unexpected,
-        "no node was just created for it",
-        until("age_s", "limit_s"),
-        moot=lambda judge: not judge.snapshot.expected,
-    ),
-    RuleCheck(
-        "T1",
-        RecordJudge._on_a_known_clock,
-        "the store's clock is known and steady",
-        RecordJudge._until_clock_read,
-        RecordJudge._clock_read,
-    ),
-    RuleCheck(
-        "T7",
-        RecordJudge._dated,
-        "it says when it was last written",
-        "not while the store gives no modified_at for it",
-    ),
+    RecordJudge._readable,
+    RecordJudge._ours,
+    RecordJudge._holding,
+    RecordJudge._free_of_holds,
+    RecordJudge._untouched,
+    RecordJudge._not_in_flight,
+    RecordJudge._not_fenced,
+    RecordJudge._unpaired,
+    RecordJudge._unambiguous,
+    RecordJudge._unlisted,
+    RecordJudge._unseen,
+    RecordJudge._unexpected,
+    RecordJudge._on_a_known_clock,
+    RecordJudge._dated,
 )
 """The checks that do not depend on quiet time; the first that returns a verdict decides."""
 
 IN_TIME: tuple[RuleCheck[InTime], ...] = (
-    RuleCheck(
-        "P6",
-        RecordJudge._denied,
-        "if it is pinged with its node unlisted, the cloud denies the node",
-        RecordJudge._until_denied,
-        RecordJudge._denial,
-        moot=lambda judge: not judge.unlisted.verdicts,
-        unasked=RecordJudge.timeless,
-    ),
-    RuleCheck(
-        "C3",
-        RecordJudge._past_its_window,
-        "quiet for strictly longer than its window",
-        QUIET_ENOUGH,
-        RecordJudge.quiet,
-        unasked=RecordJudge.timeless,
-    ),
-    RuleCheck(
-        "C2",
-        RecordJudge._not_at_work,
-        "its node has no fresh ping that says busy or idle",
-        until("last_ping_s", "window_s"),
-        RecordJudge._word,
-        unasked=RecordJudge.timeless,
-    ),
-    RuleCheck(
-        "C6",
-        RecordJudge._unchanged_since_base,
-        "unchanged since the record listing before the newest cloud listing",
-        0.0,
-        RecordJudge._versions,
-    ),
-    RuleCheck(
-        "C7",
-        RecordJudge._on_a_fresh_base,
-        "that record listing is fresh",
-        0.0,
-        RecordJudge._base_age,
-        unasked=RecordJudge._no_base,
-    ),
-    RuleCheck(
-        "C5",
-        RecordJudge._settled,
-        "its node is absent from enough listings, for settle",
-        RecordJudge._until_settled,
-        RecordJudge._absent_for,
-    ),
-    RuleCheck(
-        "C11",
-        RecordJudge._verifiable,
-        "there is a tag or an instance id to ask the cloud by",
-        "not by itself: there is no tag or id to ask by, so an operator must decide",
-        RecordJudge._askable_by,
-    ),
+    RecordJudge._denied,
+    RecordJudge._past_its_window,
+    RecordJudge._not_at_work,
+    RecordJudge._unchanged_since_base,
+    RecordJudge._on_a_fresh_base,
+    RecordJudge._settled,
+    RecordJudge._verifiable,
 )
 """The checks of a record whose quiet time is known; after them the preconditions of every free."""
