@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nodemanager.core.execute.effects import AdoptNode, AskNode
-from nodemanager.core.execute.news import ItemEnded, Learned
-from nodemanager.core.execute.once import OnceState, reading, writing
+from nodemanager.core.execute.news import ItemEnded
+from nodemanager.core.execute.once import Once, OnceState, reading, writing
 from nodemanager.core.execute.workflow import About, Action, Failed, Level, LogLine, Seen, Step
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event, Kind, Reason
@@ -90,31 +90,51 @@ def confirm_adoption(
 # The workflow.
 
 
-class Adopt:
+class Adopt(Once[AdoptOrder]):
     """Ask, confirm, write. Writing the same tags twice changes nothing."""
 
     action = Action.ADOPT
-    flight = "adopt"
+    in_flight = "adopt"
 
     def id(self, order: AdoptOrder) -> str:
         return order.item.key
 
-    def about(self, order: AdoptOrder) -> About:
+    def about(self, state: OnceState[AdoptOrder]) -> About:
         # It need not block: an untagged node is never drained or destroyed (D11).
         return About()
 
-    def start(self, order: AdoptOrder) -> Step[OnceState[AdoptOrder]]:
+    def start(self, order: AdoptOrder, seen: Seen) -> Step[OnceState[AdoptOrder]]:
         return reading(order, AskNode(order.node_id))
 
     def found(
         self, order: AdoptOrder, answer: CloudNode | None, seen: Seen
     ) -> Step[OnceState[AdoptOrder]]:
-        return _looked(order, answer, seen)
+        if _is_over(order, seen) or seen.indexed is None:
+            return Step(None)
+        verdict = confirm_adoption(order, answer, seen.indexed, seen.snapshot, seen.settings)
+        if verdict.kind is Kind.ADOPT:
+            return writing(order, AdoptNode(order.node_id, order.tags))
+        if verdict.reason is Reason.ADOPTED:
+            # The tag is newer than the listing.
+            return _over(order, ItemStatus(ItemState.DONE, Reason.ADOPTED))
+        if verdict.reason in PASSING:
+            return Step(None)
+        return _over(order, ItemStatus(ItemState.CHANGED, verdict.reason, verdict.measures or {}))
 
     def done(
         self, order: AdoptOrder, answer: object, seen: Seen, *, late: bool
     ) -> Step[OnceState[AdoptOrder]]:
-        return _adopted(order, seen)
+        mark = seen.marks.get(order.item.key)
+        fields = {
+            "reason": Reason.ADOPTED,
+            "node": order.node_id,
+            "pool": order.tags.pool,
+            "record": order.tags.record,
+            "incarnation": order.tags.incarnation,
+            "by": mark.by if mark is not None else None,
+        }
+        told = LogLine(Event.NODE_ADOPTED, fields)
+        return _over(order, ItemStatus(ItemState.DONE, Reason.ADOPTED), told)
 
     def failed(
         self, order: AdoptOrder, failed: Failed, seen: Seen, *, late: bool
@@ -123,41 +143,10 @@ class Adopt:
             return Step(None)
         return _failed(order, failed.error)
 
-    def in_doubt(self, order: AdoptOrder) -> tuple[Learned, ...]:
-        return ()
-
 
 def _is_over(order: AdoptOrder, seen: Seen) -> bool:
     """Whether the mark was taken off, or the daemon may begin nothing new."""
     return order.item.key not in seen.marks or seen.indexed is None or seen.stopping
-
-
-def _looked(order: AdoptOrder, node: CloudNode | None, seen: Seen) -> Step[OnceState[AdoptOrder]]:
-    if _is_over(order, seen) or seen.indexed is None:
-        return Step(None)
-    verdict = confirm_adoption(order, node, seen.indexed, seen.snapshot, seen.settings)
-    if verdict.kind is Kind.ADOPT:
-        return writing(order, AdoptNode(order.node_id, order.tags))
-    if verdict.reason is Reason.ADOPTED:
-        # The tag is newer than the listing.
-        return _over(order, ItemStatus(ItemState.DONE, Reason.ADOPTED))
-    if verdict.reason in PASSING:
-        return Step(None)
-    return _over(order, ItemStatus(ItemState.CHANGED, verdict.reason, verdict.measures or {}))
-
-
-def _adopted(order: AdoptOrder, seen: Seen) -> Step[OnceState[AdoptOrder]]:
-    mark = seen.marks.get(order.item.key)
-    fields = {
-        "reason": Reason.ADOPTED,
-        "node": order.node_id,
-        "pool": order.tags.pool,
-        "record": order.tags.record,
-        "incarnation": order.tags.incarnation,
-        "by": mark.by if mark is not None else None,
-    }
-    told = LogLine(Event.NODE_ADOPTED, fields)
-    return _over(order, ItemStatus(ItemState.DONE, Reason.ADOPTED), told)
 
 
 def _failed(order: AdoptOrder, error: RemoteError) -> Step[OnceState[AdoptOrder]]:

@@ -46,7 +46,7 @@ class Bind(RecordAction[BindOrder]):
     """Read, confirm, write. The write names a version: the store refuses a late one."""
 
     action = Action.BIND
-    flight = "bind"
+    in_flight = "bind"
 
     def found(
         self, order: BindOrder, answer: Record | None, seen: Seen

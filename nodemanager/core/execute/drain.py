@@ -16,10 +16,10 @@ from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import TOLD_WITHIN_S
 from nodemanager.core.model.world import Record
-from nodemanager.core.plan.orders import AnyDrain, DispatchOrder, DrainOrder, may_be_undone
+from nodemanager.core.plan.orders import DrainOrder, may_be_undone
 
 
-def is_still_due(order: AnyDrain, record: Record | None, seen: Seen) -> bool:
+def is_still_due(order: DrainOrder, record: Record | None, seen: Seen) -> bool:
     """Whether the order may be written at this moment; `record` was just read.
 
     The order may have waited for a worker, and lease, breaker, holds or demand may have changed.
@@ -36,7 +36,7 @@ class Drain(RecordAction[DrainOrder]):
     """Read, confirm, write. The write names incarnation and drain order: a late one is refused."""
 
     action = Action.DRAIN
-    flight = "drain"
+    in_flight = "drain"
 
     def found(
         self, order: DrainOrder, answer: Record | None, seen: Seen
@@ -58,7 +58,7 @@ class Drain(RecordAction[DrainOrder]):
         return Step(None, tell=(log_line(order, failed.error),))
 
 
-def log_line(order: AnyDrain, error: Exception | None = None, host: str | None = None) -> LogLine:
+def log_line(order: DrainOrder, error: Exception | None = None, host: str | None = None) -> LogLine:
     fields = {
         "node": order.node_id,
         "record": order.uuid,
@@ -71,7 +71,7 @@ def log_line(order: AnyDrain, error: Exception | None = None, host: str | None =
     return LogLine(Event.NODE_DRAIN, fields, Level.INFO if error is None else Level.WARNING)
 
 
-def may_tell_scheduler(order: DispatchOrder, record: Record | None, seen: Seen) -> bool:
+def may_tell_scheduler(order: DrainOrder, record: Record | None, seen: Seen) -> bool:
     """Whether the scheduler may be told at this moment; `record` was just read."""
     if record is None or not is_still_due(order, record, seen):
         return False
@@ -80,15 +80,15 @@ def may_tell_scheduler(order: DispatchOrder, record: Record | None, seen: Seen) 
     return not (order.on and may_be_undone(record, seen.snapshot))
 
 
-class Dispatch(RecordAction[DispatchOrder]):
+class Dispatch(RecordAction[DrainOrder]):
     """Read the record, confirm, tell the scheduler. An order is sent in time, or not at all."""
 
     action = Action.DISPATCH
-    flight = "drain"
+    in_flight = "drain"
 
     def found(
-        self, order: DispatchOrder, answer: Record | None, seen: Seen
-    ) -> Step[OnceState[DispatchOrder]]:
+        self, order: DrainOrder, answer: Record | None, seen: Seen
+    ) -> Step[OnceState[DrainOrder]]:
         if not may_tell_scheduler(order, answer, seen):
             return Step(None)
         unclear = SchedulerTold(order.record, order.hostname, None, unclear=not order.on)
@@ -96,16 +96,16 @@ class Dispatch(RecordAction[DispatchOrder]):
         return writing(order, tells, unclear)
 
     def done(
-        self, order: DispatchOrder, answer: object, seen: Seen, *, late: bool
-    ) -> Step[OnceState[DispatchOrder]]:
+        self, order: DrainOrder, answer: object, seen: Seen, *, late: bool
+    ) -> Step[OnceState[DrainOrder]]:
         told = SchedulerTold(order.record, order.hostname, order.on)
         return Step(
             None, tell=(log_line(order, host=order.hostname),), learn=() if late else (told,)
         )
 
     def failed(
-        self, order: DispatchOrder, failed: Failed, seen: Seen, *, late: bool
-    ) -> Step[OnceState[DispatchOrder]]:
+        self, order: DrainOrder, failed: Failed, seen: Seen, *, late: bool
+    ) -> Step[OnceState[DrainOrder]]:
         learn: tuple[Learned, ...] = ()
         if isinstance(failed.effect, TellScheduler) and failed.error.definite and not late:
             learn = (SchedulerTold(order.record, order.hostname, None),)

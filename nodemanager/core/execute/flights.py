@@ -11,7 +11,6 @@ from nodemanager.core.execute.adopt import Adopt
 from nodemanager.core.execute.bind import Bind
 from nodemanager.core.execute.clean import Clean
 from nodemanager.core.execute.drain import Dispatch, Drain
-from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.restore import Restore
 from nodemanager.core.execute.setup import SetUp
@@ -23,12 +22,12 @@ from nodemanager.core.observe.snapshot import Flight
 # All workflows: the runner runs them, the journal reads their states, the manual draws them.
 
 WORKFLOWS: tuple[Workflow[Any], ...] = (
-    Once(Adopt()),
-    Once(Bind()),
-    Once(Dispatch()),
-    Once(Drain()),
+    Adopt(),
+    Bind(),
+    Dispatch(),
+    Drain(),
     Prune(),
-    Once(Restore()),
+    Restore(),
     SetUp(),
     ShutDown(),
     Clean(),

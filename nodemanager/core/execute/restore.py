@@ -70,17 +70,25 @@ class Restore(RecordAction[RestoreOrder]):
     """Read, confirm, write. A store that compares versions refuses a late write."""
 
     action = Action.RESTORE
-    flight = "restore"
+    in_flight = "restore"
 
-    def start(self, order: RestoreOrder) -> Step[OnceState[RestoreOrder]]:
+    def start(self, order: RestoreOrder, seen: Seen) -> Step[OnceState[RestoreOrder]]:
         if order.known is None:
             return Step(None, learn=(NotRestored(keep(order.uuid, Reason.NO_PRE_IMAGE)),))
-        return super().start(order)
+        return super().start(order, seen)
 
     def found(
         self, order: RestoreOrder, answer: Record | None, seen: Seen
     ) -> Step[OnceState[RestoreOrder]]:
-        return _read(order, answer, seen)
+        incarnation = order.life.incarnation
+        if answer is not None and incarnation is not None and answer.incarnation == incarnation:
+            # An earlier attempt took effect, and its answer was lost.
+            return _restored(order, answer, seen)
+        verdict = confirm_restore(order, answer, seen)
+        if verdict.kind is Kind.RESTORE and answer is not None and order.known is not None:
+            return writing(order, RestoreRecord(answer, order.known))
+        # A reason that passes by itself is not logged: the next plans judge the life again.
+        return Step(None, learn=(NotRestored(verdict),) if verdict.reason.row.restores else ())
 
     def done(
         self, order: RestoreOrder, answer: Record, seen: Seen, *, late: bool
@@ -96,18 +104,6 @@ class Restore(RecordAction[RestoreOrder]):
 
     def in_doubt(self, order: RestoreOrder) -> tuple[Learned, ...]:
         return (WriteInDoubt(order.uuid),)
-
-
-def _read(order: RestoreOrder, record: Record | None, seen: Seen) -> Step[OnceState[RestoreOrder]]:
-    incarnation = order.life.incarnation
-    if record is not None and incarnation is not None and record.incarnation == incarnation:
-        # An earlier attempt took effect, and its answer was lost.
-        return _restored(order, record, seen)
-    verdict = confirm_restore(order, record, seen)
-    if verdict.kind is Kind.RESTORE and record is not None and order.known is not None:
-        return writing(order, RestoreRecord(record, order.known))
-    # A reason that passes by itself is not logged: the next plans judge the life again.
-    return Step(None, learn=(NotRestored(verdict),) if verdict.reason.row.restores else ())
 
 
 def _restored(order: RestoreOrder, after: Record, seen: Seen) -> Step[OnceState[RestoreOrder]]:

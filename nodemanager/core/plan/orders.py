@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.idle import AS_IDLE, UNCAPPED, can_drain, doubt, stays, stays_drained
@@ -93,7 +93,10 @@ UNDECIDED = OURS | {Reason.HELD, Reason.IMPOSSIBLE}
 
 @dataclass(frozen=True, slots=True)
 class DrainOrder:
-    """Tell the node of `record` to take no more work or, with `on` False, to take work again."""
+    """Tell the node of `record` to take no more work or, with `on` False, to take work again.
+
+    Where there is a scheduler, it is told of the node under the record's hostname.
+    """
 
     node_id: str
     record: Record
@@ -104,6 +107,11 @@ class DrainOrder:
     @property
     def uuid(self) -> str:
         return self.record.uuid
+
+    @property
+    def hostname(self) -> str:
+        """The node's name in the scheduler."""
+        return self.record.hostname or ""
 
 
 def drain_orders(
@@ -131,31 +139,9 @@ def drain_orders(
             yield DrainOrder(node_id, record, True, reason, snapshot.plan_id)
 
 
-@dataclass(frozen=True, slots=True)
-class DispatchOrder:
-    """Tell the scheduler to keep work from the record's node or, with `on` False, to give it some.
-
-    `hostname` is the node's name in the scheduler.
-    """
-
-    node_id: str
-    record: Record
-    hostname: str
-    on: bool
-    reason: Reason
-    plan_id: str
-
-    @property
-    def uuid(self) -> str:
-        return self.record.uuid
-
-
-AnyDrain = DrainOrder | DispatchOrder
-
-
 def dispatch_orders(
     views: Iterable[NodeView], snapshot: Snapshot, settings: Settings
-) -> Iterator[DispatchOrder]:
+) -> Iterator[DrainOrder]:
     """The orders that this plan calls for."""
     # An open breaker forbids destroying a node, not giving it work again.
     if not settings.scheduled or standing_block(snapshot, settings, breaker=False) is not None:
@@ -166,7 +152,7 @@ def dispatch_orders(
             yield order
 
 
-def _order_of(view: NodeView, snapshot: Snapshot, settings: Settings) -> DispatchOrder | None:
+def _order_of(view: NodeView, snapshot: Snapshot, settings: Settings) -> DrainOrder | None:
     """The order about one node, if any.
 
     A node is drained where only that keeps it from its shutdown, or where an operator drains it, or
@@ -181,11 +167,11 @@ def _order_of(view: NodeView, snapshot: Snapshot, settings: Settings) -> Dispatc
     if word is None or word.node.suspended or record.hostname is None:
         return None
     told = snapshot.dispatched.order_of(record)
-    order = DispatchOrder(node_id, record, record.hostname, True, reason, snapshot.plan_id)
+    order = DrainOrder(node_id, record, True, reason, snapshot.plan_id)
     if node_id not in snapshot.history.unwanted:
         is_told = told is not None and not told.on
         resumes = word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot)
-        return _off(order) if resumes else None
+        return replace(order, on=False) if resumes else None
     if told is not None or word.is_set_aside or may_be_undone(record, snapshot):
         return None
     return order if _is_to_go(view, snapshot) else None
@@ -197,12 +183,6 @@ def _is_to_go(view: NodeView, snapshot: Snapshot) -> bool:
         return False
     is_awaited = view.verdict.reason is Reason.DRAIN_AWAITED
     return is_awaited or view.leaves
-
-
-def _off(order: DispatchOrder) -> DispatchOrder:
-    return DispatchOrder(
-        order.node_id, order.record, order.hostname, False, order.reason, order.plan_id
-    )
 
 
 def may_be_undone(record: Record, snapshot: Snapshot) -> bool:

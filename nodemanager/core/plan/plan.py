@@ -49,7 +49,6 @@ from nodemanager.core.plan.errands import Errand, errands
 from nodemanager.core.plan.orders import (
     BindOrder,
     BootOrder,
-    DispatchOrder,
     DrainOrder,
     bind_orders,
     boot_orders,
@@ -92,7 +91,7 @@ class Plan:
     boots: tuple[BootOrder, ...] = ()
     shutdowns: tuple[ShutdownOrder, ...] = ()
     drains: tuple[DrainOrder, ...] = ()
-    dispatches: tuple[DispatchOrder, ...] = ()
+    dispatches: tuple[DrainOrder, ...] = ()
     errands: tuple[Errand, ...] = ()
     cleans: tuple[CleanOrder, ...] = ()
     lifts: tuple[CleanOrder, ...] = ()

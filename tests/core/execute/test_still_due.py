@@ -16,7 +16,7 @@ from nodemanager.core.model.scheduling import Dispatched, SchedulerNode
 from nodemanager.core.model.settings import LATE_ORDER_S
 from nodemanager.core.model.world import Guarantee, Record, Tags, WorkerState
 from nodemanager.core.plan.destroy import ShutdownEvidence, ShutdownOrder, confirm_shutdown
-from nodemanager.core.plan.orders import DispatchOrder, DrainOrder
+from nodemanager.core.plan.orders import DrainOrder
 from tests.core.build import EPOCH, POOL, START, World, claim, record, world
 
 NOW = EPOCH + START
@@ -78,7 +78,7 @@ def test_an_order_to_the_scheduler_stands_until_anything_forbids_it_d12_l6_c9(
     now: dict[str, Any], change: dict[str, Any] | None, on: bool
 ) -> None:
     made = paired(unwanted=on)
-    order = DispatchOrder("i-r1", made.record("r1"), "compute1", on, Reason.DRAIN_AWAITED, "p")
+    order = DrainOrder("i-r1", made.record("r1"), on, Reason.DRAIN_AWAITED, "p")
     stands = now == change == {}
     assert drain.may_tell_scheduler(order, read(made, change), seen(made, **now)) is stands
 
@@ -88,7 +88,7 @@ def test_a_breaker_stops_drains_and_gives_work_again_b2(on: bool) -> None:
     made = paired(unwanted=on)
     one = made.record("r1")
     drains = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
-    tells = DispatchOrder("i-r1", one, "compute1", on, Reason.DRAIN_AWAITED, "p")
+    tells = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
     now = seen(made, breaker=OPEN)
     assert drain.is_still_due(drains, one, now) is not on
     assert drain.may_tell_scheduler(tells, one, now) is not on
@@ -99,7 +99,7 @@ def test_what_demand_says_by_now_counts_d12(on: bool) -> None:
     made = paired(unwanted=not on)
     one = made.record("r1")
     drains = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
-    tells = DispatchOrder("i-r1", one, "compute1", on, Reason.DRAIN_AWAITED, "p")
+    tells = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
     assert not drain.is_still_due(drains, one, seen(made))
     assert not drain.may_tell_scheduler(tells, one, seen(made))
 
@@ -117,7 +117,7 @@ def test_no_drain_goes_out_while_an_unclear_order_may_undo_it_d12(
 ) -> None:
     made = paired(unwanted=on)
     one = made.record("r1")
-    order = DispatchOrder("i-r1", one, "compute1", on, Reason.DRAIN_AWAITED, "p")
+    order = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
     unclear = Dispatched(unclear={"r1": made.now - ago})
     assert drain.may_tell_scheduler(order, one, seen(made, dispatched=unclear)) is due
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from nodemanager.core.execute.flights import WORKFLOWS
-from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.workflow import Action, Workflow
 from tests.core.execute.explored.explorer import Explored, Explorer, Move
 
@@ -48,7 +47,7 @@ def page() -> str:
 def described(workflow: Workflow[Any]) -> str:
     """A workflow's heading, what it does, and the table of its states."""
     title = NAMES.get(workflow.action, workflow.action.value.capitalize())
-    subject = type(workflow.simple if isinstance(workflow, Once) else workflow)
+    subject = type(workflow)
     module = subject.__module__
     module_doc = importlib.import_module(module).__doc__ or ""
     lines = [

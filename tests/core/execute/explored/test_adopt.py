@@ -13,7 +13,6 @@ from nodemanager.core.execute import adopt
 from nodemanager.core.execute.adopt import Adopt, AdoptOrder, confirm_adoption, order_adoption
 from nodemanager.core.execute.effects import AdoptNode, AskNode, Effect
 from nodemanager.core.execute.news import ItemEnded, Learned
-from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.reasons import Kind, Reason
@@ -59,7 +58,7 @@ class Tiny:
 
 
 class TinyAdopt:
-    workflow = Once(Adopt())
+    workflow = Adopt()
     asks = frozenset({"node.adopted"})
 
     def __init__(self) -> None:
@@ -172,7 +171,7 @@ def test_tags_go_on_nothing_but_what_was_named_whatever_happens(record_property:
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
-    assert found.states == {one.__name__ for one in Once.states}
+    assert found.states == {one.__name__ for one in Adopt.states}
     assert found.scenes > 100
 
 

@@ -12,7 +12,6 @@ import pytest
 from nodemanager.core.execute import bind
 from nodemanager.core.execute.bind import Bind, confirm_bind
 from nodemanager.core.execute.effects import Effect, ReadRecord, WriteClaim
-from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.world import Claim, Guarantee, Record
@@ -39,7 +38,7 @@ class Tiny:
 
 
 class TinyBind:
-    workflow = Once(Bind())
+    workflow = Bind()
     asks = frozenset({"record.bound"})
 
     def __init__(self) -> None:
@@ -122,7 +121,7 @@ def test_no_claim_is_told_anothers_node_whatever_happens(record_property: Any) -
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
-    assert found.states == {one.__name__ for one in Once.states}
+    assert found.states == {one.__name__ for one in Bind.states}
     assert found.scenes > 100
 
 

@@ -13,14 +13,14 @@ from nodemanager.core.execute.drain import Dispatch
 from nodemanager.core.execute.effects import Effect, ReadRecord, TellScheduler
 from nodemanager.core.execute.expectations import dispatched_after
 from nodemanager.core.execute.news import Learned, SchedulerTold
-from nodemanager.core.execute.once import GivenUp, Once, Reading, Writing
+from nodemanager.core.execute.once import GivenUp, Reading, Writing
 from nodemanager.core.execute.workflow import Answered, Expired, Seen, Step
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import Dispatched, SchedulerNode, SchedulerOrder
 from nodemanager.core.model.settings import LATE_ORDER_S
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
-from nodemanager.core.plan.orders import DispatchOrder
+from nodemanager.core.plan.orders import DrainOrder
 from nodemanager.errors import SchedulerRefused
 from tests.core.build import claim, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene
@@ -49,7 +49,7 @@ class Tiny:
 
 
 class TinyDispatch:
-    workflow = Once(Dispatch())
+    workflow = Dispatch()
     asks: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class TinyDispatch:
     def _at(self, world: Tiny) -> float:
         return self.now + STEP_S * world.time
 
-    def begins(self) -> Iterable[tuple[DispatchOrder, Tiny]]:
+    def begins(self) -> Iterable[tuple[DrainOrder, Tiny]]:
         order = SchedulerOrder(HOST, self._record(Tiny()).incarnation, True, 1.0)
         told = Tiny(drained=True, known=Dispatched(orders={"r1": order}))
         yield self._order(Tiny(), on=True), Tiny()
@@ -75,9 +75,9 @@ class TinyDispatch:
         yield self._order(told, on=True), replace(told, known=Dispatched())
         yield self._order(told, on=False), replace(told, known=Dispatched(), wanted=True)
 
-    def _order(self, world: Tiny, *, on: bool) -> DispatchOrder:
+    def _order(self, world: Tiny, *, on: bool) -> DrainOrder:
         reason = Reason.DRAIN_AWAITED if on else Reason.NEEDED
-        return DispatchOrder("i-r1", self._record(world), HOST, on, reason, "p")
+        return DrainOrder("i-r1", self._record(world), on, reason, "p")
 
     def seen(self, world: Tiny) -> Seen:
         unwanted = {} if world.wanted else {"i-r1": 1.0}
@@ -159,7 +159,7 @@ def test_no_drain_is_believed_that_one_of_ours_may_undo() -> None:
     found = explored()
     print(found)
     assert found.wrong == [], "\n".join(found.wrong)
-    assert found.states == {one.__name__ for one in Once.states}
+    assert found.states == {one.__name__ for one in Dispatch.states}
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_exploration_notices_a_guard_that_is_gone(
 
 
 def test_an_order_that_waits_too_long_is_given_up_and_never_sent() -> None:
-    tiny, workflow = TinyDispatch(), Once(Dispatch())
+    tiny, workflow = TinyDispatch(), Dispatch()
     order, begun = next(iter(tiny.begins()))
     seen = tiny.seen(begun)
     for state in (Reading(order), Writing(order)):

@@ -13,7 +13,7 @@ from nodemanager.core.execute.drain import Drain
 from nodemanager.core.execute.effects import Effect, ReadRecord, TellDrain
 from nodemanager.core.execute.expectations import Drains
 from nodemanager.core.execute.news import DrainTold, Learned
-from nodemanager.core.execute.once import Once, Writing
+from nodemanager.core.execute.once import Writing
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
@@ -46,7 +46,7 @@ class Tiny:
 
 
 class TinyDrain:
-    workflow = Once(Drain())
+    workflow = Drain()
     asks: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ def test_no_order_is_believed_that_one_of_ours_may_undo(record_property: Any) ->
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
-    assert found.states == {one.__name__ for one in Once.states}
+    assert found.states == {one.__name__ for one in Drain.states}
     assert found.scenes > 100
 
 

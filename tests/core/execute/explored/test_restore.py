@@ -11,7 +11,6 @@ import pytest
 
 from nodemanager.core.execute import restore
 from nodemanager.core.execute.effects import Effect, ReadRecord, RestoreRecord
-from nodemanager.core.execute.once import Once
 from nodemanager.core.execute.restore import Restore, RestoreOrder, confirm_restore, order_restore
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import PAUSE, Mark
@@ -43,7 +42,7 @@ class Tiny:
 
 
 class TinyRestore:
-    workflow = Once(Restore())
+    workflow = Restore()
     asks = frozenset({"record.restored", IN_DOUBT})
 
     def __init__(self) -> None:
@@ -157,7 +156,7 @@ def test_no_record_that_anybody_has_is_written_over_whatever_happens(
     record_property("explored", str(found))
     print(found)
     assert found.wrong == []
-    assert found.states == {one.__name__ for one in Once.states}
+    assert found.states == {one.__name__ for one in Restore.states}
     assert found.scenes > 100
 
 
