@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from nodemanager.core.execute.unacknowledged import Late
+from nodemanager.core.execute.writes import Late
 from nodemanager.core.model.annotations import NO_MARKS, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.streaks import NONE, Loops, Streak

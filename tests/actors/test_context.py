@@ -11,7 +11,7 @@ from nodemanager.actors.daemon.context import Context, DaemonInputs
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.core.execute.news import Inherited, NodeGone
 from nodemanager.core.execute.state import State
-from nodemanager.core.execute.unacknowledged import with_late
+from nodemanager.core.execute.writes import with_late
 from nodemanager.core.model.annotations import NO_MARKS
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event, Reason

@@ -73,7 +73,7 @@ GUARDS = (
     TextMutant(
         "U6",
         "a claim whose refused create a listing has shown stays until it expires",
-        "core/execute/clean_steps.py",
+        "core/execute/clean.py",
         "        return order.reason is Reason.CREATE_REFUSED\n    return why.reason",
         "        return False\n    return why.reason",
         f"{_SLOW}test_a_size_without_room_in_the_end_is_followed_by_another_within_two_polls",
@@ -721,7 +721,7 @@ GUARDS = (
     TextMutant(
         "C20",
         "a clean whose order waited too long is forgotten, though its node is gone",
-        "core/execute/clean_steps.py",
+        "core/execute/clean.py",
         "(Reason.DENIED_TOO_EARLY, Reason.ORDER_EXPIRED, Reason.STOPPING)",
         "(Reason.DENIED_TOO_EARLY, Reason.STOPPING)",
         "tests/core/execute/explored/test_clean.py::"

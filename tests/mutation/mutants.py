@@ -70,7 +70,7 @@ MUTANTS = (
     TextMutant(
         "C20",
         "the clean after a shutdown is not written down first",
-        "core/execute/clean_steps.py",
+        "core/execute/clean.py",
         "        return self.order.is_exception\n",
         "        return False\n",
         "tests/actors/test_write_ahead.py::"

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from nodemanager.actors.messages import CarriedOut, CloudListed, RecordsListed
 from nodemanager.core.execute.effects import LookAtRecord
-from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, CloudState, Listed, Outcome, Record, Tags
+from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.observe.facts import NodesAnswered, TagsAnswered
 from nodemanager.errors import RemoteError
 from tests.simulation.manager import Manager

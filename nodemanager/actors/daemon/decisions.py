@@ -15,7 +15,7 @@ from nodemanager.actors.daemon.operators import CommandHandler
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.messages import AskNodes, AskTagged, Decide, RunErrands
 from nodemanager.core.execute.news import Deciding, OrdersBegun
-from nodemanager.core.execute.setup_steps import order_setup
+from nodemanager.core.execute.setup import order_setup
 from nodemanager.core.execute.workflow import Action
 from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.judge.preconditions import plan_block

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.messages import Stop
-from nodemanager.core.execute.clean_steps import Unsure
+from nodemanager.core.execute.clean import Unsure
 from nodemanager.core.execute.workflow import Action
 from nodemanager.core.judge.preconditions import listed_for_long
 from nodemanager.core.model.reasons import Event

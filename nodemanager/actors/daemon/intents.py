@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from nodemanager.core.execute.news import NodeExpected
-from nodemanager.core.execute.setup_steps import SetUpOrder
+from nodemanager.core.execute.setup import SetUpOrder
 from nodemanager.core.execute.workflow import Action, Key, Workflow, WorkflowState
 from nodemanager.core.explain.events import CLEANED
 from nodemanager.core.model.world import Outcome, Record, life_key

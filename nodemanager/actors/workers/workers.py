@@ -46,9 +46,9 @@ from nodemanager.core.execute.effects import (
     TellScheduler,
     WriteClaim,
 )
-from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Claim, Outcome, Record, Tags
+from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.plan.availability import client_token
 from nodemanager.core.plan.destroy import ShutdownEvidence
 from nodemanager.errors import (

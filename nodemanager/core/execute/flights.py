@@ -13,8 +13,7 @@ from nodemanager.core.execute.clean import Clean
 from nodemanager.core.execute.drain import Dispatch, Drain
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.restore import Restore
-from nodemanager.core.execute.setup import SetUp
-from nodemanager.core.execute.setup_steps import Finishing, is_unclear
+from nodemanager.core.execute.setup import Finishing, SetUp, is_unclear
 from nodemanager.core.execute.shutdown import ShutDown
 from nodemanager.core.execute.workflow import About, Action, Key, Running, Workflow
 from nodemanager.core.observe.snapshot import Flight

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.core.execute.effects import StoreWrite
-from nodemanager.core.execute.unacknowledged import Late
+from nodemanager.core.execute.writes import Late
 from nodemanager.core.model.annotations import HandClean, Marks
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.streaks import Loops

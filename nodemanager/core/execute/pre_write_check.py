@@ -10,6 +10,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
+from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.observe.history import partially_listed_as
 from nodemanager.core.observe.nodes_by_record import may_be_of
 from nodemanager.core.observe.pools import not_ours
@@ -23,26 +24,6 @@ from nodemanager.core.safety.orders import CleanOrder
 def _broken(order: CleanOrder, reason: Reason) -> bool:
     """Whether an operator's order breaks the rule that keeps the record for this reason (O3)."""
     return order.hand is not None and order.hand.breaks(reason)
-
-
-@dataclass(frozen=True, slots=True)
-class CleanEvidence:
-    """What the cleaner found just before the write: the record and the cloud's answers (C11).
-
-    `record` is None where there is none. `tagged` are the nodes that have its tag, None where the
-    cloud did not answer. `by_id` is the node with the instance id; `asked_id` says whether the
-    cloud was asked for it, `malformed` that the cloud calls it no node's id: it then counts as no
-    id (P1a). The cloud may have answered as early as `asked_at`, CLOCK_BOOTTIME; None stands for
-    the time of the check.
-    """
-
-    record: Record | None
-    tagged: tuple[CloudNode, ...] | None
-    by_id: CloudNode | None = None
-    asked_id: bool = False
-    error: str | None = None
-    malformed: bool = False
-    asked_at: float | None = None
 
 
 def confirm_clean(

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.core.execute.effects import DeleteRecord, LookAtRecord, Wait
-from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.execute.workflow import (
     Abandoned,
     About,
@@ -38,6 +37,7 @@ from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.observe.facts import RecordsExplained
 from nodemanager.core.observe.history import History, partially_listed_as
 from nodemanager.core.observe.snapshot import Snapshot

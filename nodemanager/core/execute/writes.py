@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core.execute.effects import FenceRecord, FreeRecord, LiftFence, StoreWrite
-from nodemanager.core.execute.unacknowledged import Late, still_late, with_late
 from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.settings import WRITE_FAILURES, Settings
 from nodemanager.core.model.world import Guarantee
 from nodemanager.core.observe.history import Records
+from nodemanager.core.observe.snapshot import LateWrite
 from nodemanager.core.safety import rate_limits
 from nodemanager.errors import (
     Conflict,
@@ -24,6 +24,32 @@ from nodemanager.errors import (
 
 ANSWERS = (Conflict, NoSuchRecord, NoFreeSlot, SlotTaken)
 """Errors of a store that works, and could have written."""
+
+
+# Writes of unknown outcome to a store that can't compare versions (SAFETY.md A4, C12, U2).
+#
+# A request that timed out may reach the store late, and overwrite newer data there. It does so
+# within `node_stale_after` of when we stopped waiting for it, or never (A4). Until then the record
+# is not reused, and the fence before a clean of unknown outcome stays. A fence that came up late is
+# lifted as soon as a listing shows it.
+
+Late = Mapping[str, LateWrite]
+
+
+def with_late(late: Late, uuid: str, at: float, *, clean: bool = False) -> Late:
+    """With one more write of unknown outcome to the record, `at` CLOCK_BOOTTIME."""
+    known = late.get(uuid)
+    clean_at = known.clean_at if known is not None else None
+    if clean:
+        clean_at = at if clean_at is None else max(at, clean_at)
+    if known is not None:
+        at = max(at, known.at)
+    return {**late, uuid: LateWrite(at, clean_at)}
+
+
+def still_late(late: Late, now: float, settings: Settings) -> Late:
+    """Without the writes that by now took effect or never will (A4)."""
+    return {uuid: one for uuid, one in late.items() if now - one.at <= settings.node_stale_after}
 
 
 @dataclass(frozen=True, slots=True)

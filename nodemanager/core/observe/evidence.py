@@ -196,19 +196,35 @@ def _windows(settings: Settings) -> Windows:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class CleanEvidence:
+    """What the cleaner found just before the write: the record and the cloud's answers (C11).
+
+    `record` is None where there is none. `tagged` are the nodes that have its tag, None where the
+    cloud did not answer. `by_id` is the node with the instance id; `asked_id` says whether the
+    cloud was asked for it, `malformed` that the cloud calls it no node's id: it then counts as no
+    id (P1a). The cloud may have answered as early as `asked_at`, CLOCK_BOOTTIME; None stands for
+    the time of the check.
+    """
+
+    record: Record | None
+    tagged: tuple[CloudNode, ...] | None
+    by_id: CloudNode | None = None
+    asked_id: bool = False
+    error: str | None = None
+    malformed: bool = False
+    asked_at: float | None = None
+
+
 def look_at(
     record: Record,
-    tagged: tuple[CloudNode, ...] | None,
-    by_id: CloudNode | None,
+    found: CleanEvidence,
     snapshot: Snapshot,
     settings: Settings,
     *,
-    asked_id: bool,
     node_id: str | None,
     guarantee: Guarantee,
     fence_wait: float,
-    malformed: bool = False,
-    asked_at: float | None = None,
 ) -> Look:
     """The pre-write check's evidence; `snapshot` excludes this clean, `node_id` is the order's."""
     history = snapshot.history
@@ -231,10 +247,10 @@ def look_at(
             **asdict(_windows(settings)),
         ),
         signs=signs_of(record),
-        tagged=tagged,
-        by_id=by_id,
-        asked_id=asked_id,
-        malformed=malformed,
+        tagged=found.tagged,
+        by_id=found.by_id,
+        asked_id=found.asked_id,
+        malformed=found.malformed,
         listed=(
             *_listed(history, record.uuid, node_id),
             *partially_listed_as(history, record.uuid, node_id),
@@ -246,7 +262,7 @@ def look_at(
         read_only=snapshot.read_only,
         flights=() if flight is None else (flight.kind,),
         holds=_held(snapshot, record.uuid, node_id),
-        asked_at=asked_at,
+        asked_at=found.asked_at,
     )
 
 

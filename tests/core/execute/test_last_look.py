@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
+from nodemanager.core.execute.pre_write_check import confirm_clean
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import CloudState, Guarantee, WorkerState
-from nodemanager.core.observe.evidence import look_at
+from nodemanager.core.observe.evidence import CleanEvidence, look_at
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.safety.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.safety.proof import violations
@@ -179,11 +179,9 @@ def test_a_node_that_a_listing_since_the_plan_shows_keeps_the_record_c4_c11(
     assert last_look(made, order=order) == (Kind.KEEP, Reason.NODE_ALIVE)
     seen = look_at(
         made.records[0],
-        (),
-        None,
+        CleanEvidence(made.records[0], (), asked_id=True),
         made.snapshot(),
         made.settings,
-        asked_id=True,
         node_id="i-r1",
         guarantee=Guarantee.CAS,
         fence_wait=0.0,

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.pre_write_check import CleanEvidence
-from nodemanager.core.execute.unacknowledged import Unknown, after_unknown, still_late, with_late
+from nodemanager.core.execute.clean import Unsure, after_unknown
+from nodemanager.core.execute.writes import still_late, with_late
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudState, Record
+from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.observe.snapshot import Flight, LateWrite
 from nodemanager.core.safety.orders import CleanOrder, fenced_order
 from tests.core.build import START, World, claim, cleaned, node, world
@@ -190,7 +191,7 @@ def test_behind_a_fence_no_silence_counts_against_a_node_d8() -> None:
 # C12: a clean behind a fence, of which nobody knows whether it took effect.
 
 
-def unknown(**fields: Any) -> tuple[World, Unknown, Record]:
+def unknown(**fields: Any) -> tuple[World, Unsure, Record]:
     """The clean as it was sent, and the record as it is then: behind its fence."""
     made = fenced_store()
     judged = made.add_record("r1", quiet=9000.0, **fields)
@@ -199,11 +200,11 @@ def unknown(**fields: Any) -> tuple[World, Unknown, Record]:
     after = made.change("r1", modified_at=made.store_now, fenced=True)
     behind = fenced_order(order, judged, after, made.now)
     assert behind is not None
-    return made, Unknown(behind, judged, made.now), after
+    return made, Unsure(behind, judged, made.now), after
 
 
 def looked(
-    made: World, one: Unknown, record: Record | None, *, flags: Any = None, **found: Any
+    made: World, one: Unsure, record: Record | None, *, flags: Any = None, **found: Any
 ) -> tuple[CleanOrder, Verdict]:
     evidence = CleanEvidence(record, **{"tagged": (), "asked_id": True, **found})
     return after_unknown(one, evidence, made.snapshot(**(flags or {})), made.settings)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.execute.prune import confirm_prune
 from nodemanager.core.judge import false_clean
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, FreedLife, Job, Record
+from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.plan.due import PruneOrder
 from nodemanager.core.plan.plan import Plan

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
+from nodemanager.core.execute.pre_write_check import confirm_clean
 from nodemanager.core.model.annotations import FORCIBLE, PAUSE, UNVERIFIABLE, HandClean, Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
-from nodemanager.core.observe.evidence import Look, look_at
+from nodemanager.core.observe.evidence import CleanEvidence, Look, look_at
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.safety.orders import CleanOrder, fenced_order
 from nodemanager.core.safety.proof import violations
@@ -321,11 +321,9 @@ def looked(
     before = made.record(order.uuid)
     look = look_at(
         before,
-        (),
-        None,
+        CleanEvidence(before, (), asked_id=order.instance_id is not None),
         made.snapshot(),
         made.settings,
-        asked_id=order.instance_id is not None,
         node_id=order.instance_id,
         guarantee=guarantee,
         fence_wait=30.0,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.core.execute.pre_write_check import CleanEvidence, confirm_clean
+from nodemanager.core.execute.pre_write_check import confirm_clean
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudNode, Record
+from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.operate.naming import Known
 from tests.core.build import World, node, world
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.setup import confirm_setup
-from nodemanager.core.execute.setup_steps import order_setup
+from nodemanager.core.execute.setup import confirm_setup, order_setup
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.explain.explain import DecisionView, explain
 from nodemanager.core.explain.findings import RuleStatus

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute.setup import confirm_setup
-from nodemanager.core.execute.setup_steps import SetUpOrder, order_setup
+from nodemanager.core.execute.setup import SetUpOrder, confirm_setup, order_setup
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import SEAT, SEAT_SIZE, SchedulerNode, may_take, seat_of

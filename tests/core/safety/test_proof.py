@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, FreedLife, Guarantee, Record, WorkerState
-from nodemanager.core.observe.evidence import Look, look_at
+from nodemanager.core.observe.evidence import CleanEvidence, Look, look_at
 from nodemanager.core.safety import proof
 from nodemanager.core.safety.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.safety.proof import listed_again, violations
@@ -94,11 +94,9 @@ def looked(made: World, order: CleanOrder, guarantee: Guarantee = Guarantee.CAS)
     before = made.record(order.uuid)
     look = look_at(
         before,
-        (),
-        None,
+        CleanEvidence(before, (), asked_id=order.instance_id is not None),
         made.snapshot(),
         made.settings,
-        asked_id=order.instance_id is not None,
         node_id=order.instance_id,
         guarantee=guarantee,
         fence_wait=30.0,

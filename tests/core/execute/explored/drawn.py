@@ -30,7 +30,7 @@ def explored(action: Action) -> Iterable[Explored]:
             small = Explorer(module.TinyShutdown(), max_faults=1)
             return [module.explored_with_scheduler(2), small.explore()]
         case Action.CLEAN:
-            module.clean_steps.MOST_DOUBLINGS = 0
+            module.clean.MOST_DOUBLINGS = 0
             return [module.explored(*case) for case in module.CASES]
     return [module.explored()]
 

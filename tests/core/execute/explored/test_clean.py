@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.execute import clean, clean_steps, pre_write_check
-from nodemanager.core.execute.clean import Clean
-from nodemanager.core.execute.clean_steps import Unsure
+from nodemanager.core.execute import clean, pre_write_check
+from nodemanager.core.execute.clean import Clean, Unsure
 from nodemanager.core.execute.effects import (
     Effect,
     FenceRecord,
@@ -27,6 +26,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ORDER_TTL_S
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Record
+from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.observe.facts import CloudPollBegun, NodesAnswered, TagsAnswered
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.replay.fold import after_fact
@@ -165,9 +165,7 @@ class TinyClean:
                 shown = (world.alive and not world.hidden) or world.record == CLAIMED
                 lives = node("r1", life=life)
                 by_id = lives if shown and life == 1 else None
-                evidence = pre_write_check.CleanEvidence(
-                    now, (lives,) if shown else (), by_id, asked_id=True
-                )
+                evidence = CleanEvidence(now, (lives,) if shown else (), by_id, asked_id=True)
                 return evidence, world
             case FreeRecord(record=judged):
                 if compares and judged.version != now.version:
@@ -301,7 +299,7 @@ def explored(reason: Reason, guarantee: Guarantee, max_faults: int | None = None
 @pytest.fixture(autouse=True)
 def few_doublings(monkeypatch: pytest.MonkeyPatch) -> None:
     """How often it was tried already changes nothing but a wait."""
-    monkeypatch.setattr(clean_steps, "MOST_DOUBLINGS", 0)
+    monkeypatch.setattr(clean, "MOST_DOUBLINGS", 0)
 
 
 CASES = [
@@ -415,7 +413,7 @@ NEVER_WRITTEN = property(_is_unwritten)
         ),
         pytest.param(
             (Reason.STALE_SLOT, CAS),
-            clean_steps,
+            clean,
             "_life_ended",
             lambda *_: CloudPollBegun(0.0),
             id="whose-life-it-was",
@@ -469,7 +467,7 @@ def test_a_last_look_that_shows_a_pingers_node_ends_the_run_of_its_denials_p6(
         state = after_fact(state, denial, settings)
     assert state.history.asked[key].denied_since == now - 60.0
     lives = node("r1")
-    found = pre_write_check.CleanEvidence(
+    found = CleanEvidence(
         tiny._is(Tiny(CAS)),
         (lives,) if by == "tag" else (),
         lives if by == "id" else None,

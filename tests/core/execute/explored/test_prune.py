@@ -11,12 +11,12 @@ import pytest
 
 from nodemanager.core.execute import prune
 from nodemanager.core.execute.effects import DeleteRecord, Effect, LookAtRecord
-from nodemanager.core.execute.pre_write_check import CleanEvidence
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Guarantee, Record
+from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.observe.facts import CloudPollBegun
 from nodemanager.core.plan.due import PruneOrder
 from nodemanager.errors import Conflict, NoSuchRecord

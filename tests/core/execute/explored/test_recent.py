@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.execute.clean import Clean
-from nodemanager.core.execute.clean_steps import (
+from nodemanager.core.execute.clean import (
     Checking,
+    Clean,
     Fencing,
     Lifting,
     Pausing,

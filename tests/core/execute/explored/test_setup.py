@@ -22,8 +22,7 @@ from nodemanager.core.execute.effects import (
     Wait,
 )
 from nodemanager.core.execute.news import CreateRefused, Learned
-from nodemanager.core.execute.setup import SetUp
-from nodemanager.core.execute.setup_steps import SetUpOrder, order_setup
+from nodemanager.core.execute.setup import SetUp, SetUpOrder, order_setup
 from nodemanager.core.execute.workflow import Ended, Failed, News, Seen, Step
 from nodemanager.core.model.annotations import PARK, Mark
 from nodemanager.core.model.reasons import Reason
