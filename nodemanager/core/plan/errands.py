@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from nodemanager.core.judge.node_view import NodeView
 from nodemanager.core.judge.preconditions import standing_block
@@ -87,95 +87,78 @@ class CancelJob:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeNode:
+class OfNode:
+    """What the errands about a node have: `verb` is what the log calls it."""
+
+    verb: ClassVar[str]
+    node: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.verb}:{self.node}"
+
+    @property
+    def log_fields(self) -> Mapping[str, Any]:
+        return {"action": self.verb, "host": self.node}
+
+
+@dataclass(frozen=True, slots=True)
+class OfRecord(OfNode):
+    """What those have that know which record has, or had, the node's name."""
+
+    record: str
+
+    @property
+    def log_fields(self) -> Mapping[str, Any]:
+        return {"action": self.verb, "host": self.node, "record": self.record}
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeNode(OfNode):
     """Give the node the weight and the features of its size; `drop` are those of other sizes."""
 
-    node: str
+    verb = "describe"
     weight: int
     features: tuple[str, ...]
     drop: tuple[str, ...] = ()
 
     @property
-    def key(self) -> str:
-        return f"describe:{self.node}"
-
-    @property
     def log_fields(self) -> Mapping[str, Any]:
-        features = ",".join(self.features)
-        return {
-            "action": "describe",
-            "host": self.node,
-            "weight": self.weight,
-            "features": features,
-        }
+        fields = {"weight": self.weight, "features": ",".join(self.features)}
+        return {"action": self.verb, "host": self.node, **fields}
 
 
-@dataclass(frozen=True, slots=True)
-class MarkGone:
+class MarkGone(OfRecord):
     """Say that the node is gone: the record that had its name is free."""
 
-    node: str
-    record: str
-
-    @property
-    def key(self) -> str:
-        return f"down:{self.node}"
-
-    @property
-    def log_fields(self) -> Mapping[str, Any]:
-        return {"action": "down", "host": self.node, "record": self.record}
+    verb = "down"
 
 
-@dataclass(frozen=True, slots=True)
-class ReturnNode:
+class ReturnNode(OfRecord):
     """Let the scheduler use a name again that it gave up, or that we called gone too late."""
 
-    node: str
-    record: str
-
-    @property
-    def key(self) -> str:
-        return f"resume:{self.node}"
-
-    @property
-    def log_fields(self) -> Mapping[str, Any]:
-        """What the log says of it."""
-        return {"action": "resume", "host": self.node, "record": self.record}
+    verb = "resume"
 
 
-@dataclass(frozen=True, slots=True)
-class SwitchOn:
+class SwitchOn(OfNode):
     """Have the scheduler want a machine of that name: the pool lacks one (min_nodes, spares)."""
 
-    node: str
-
-    @property
-    def key(self) -> str:
-        return f"on:{self.node}"
-
-    @property
-    def log_fields(self) -> Mapping[str, Any]:
-        return {"action": "power_up", "host": self.node}
+    verb = "power_up"
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchOff:
+class SwitchOff(OfRecord):
     """Have the scheduler want no machine of that name now: none comes for it, or it has gone.
 
     `life` is of the record whose claim was released; None where the order is for no certain life.
     """
 
-    node: str
-    record: str
+    verb = "power_down"
     life: str | None = None
 
     @property
     def key(self) -> str:
-        return f"off:{self.node}:{self.life or ''}"
-
-    @property
-    def log_fields(self) -> Mapping[str, Any]:
-        return {"action": "power_down", "host": self.node, "record": self.record}
+        return f"{self.verb}:{self.node}:{self.life or ''}"
 
 
 Errand = TellJob | CancelJob | DescribeNode | MarkGone | ReturnNode | SwitchOn | SwitchOff
