@@ -326,7 +326,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 history._nodes_partially_listed,
-                "without_seen(history.absence, seen, _items(history.records))",
+                "without_seen(history.absence, seen, history.listed_records)",
                 "history.absence",
             ),
             off(

@@ -575,8 +575,7 @@ def _lives_on(judged: Record, found: Record) -> bool:
 
 def found_fenced(order: CleanOrder, seen: Seen) -> Step[CleanState]:
     """Lift a fence that a listing shows, and that no clean of ours needs any more."""
-    listing = seen.snapshot.history.records
-    items = listing.items if listing is not None else ()
+    items = seen.snapshot.history.listed_records
     record = next((one for one in items if one.uuid == order.uuid), None)
     if record is None:
         return Step(None)

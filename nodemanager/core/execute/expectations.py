@@ -115,8 +115,7 @@ def still_expected(
     """
     if not expected:
         return expected
-    ended, records = history.ended, history.records
-    items = records.items if records is not None else ()
+    ended, items = history.ended, history.listed_records
     heard = pinged_lives(items, expected, history)
     waiting = {(one.uuid, one.incarnation) for one in items if waits_for_first_ping(one)}
 
@@ -182,8 +181,6 @@ def waiting_claims(history: History, now: float) -> Mapping[str, float]:
 
     By the life's key. Until the store's clock was read, that is now.
     """
-    if history.records is None:
-        return {}
     clock = history.clock
     if clock is not None and clock.by_wall:
         clock = None
@@ -191,6 +188,6 @@ def waiting_claims(history: History, now: float) -> Mapping[str, float]:
         life_key(one.uuid, one.incarnation): now
         if clock is None
         else clock.since(one.claim.at, now)
-        for one in history.records.items
+        for one in history.listed_records
         if one.claim is not None and waits_for_first_ping(one)
     }

@@ -52,6 +52,7 @@ from nodemanager.core.execute.workflow import (
     Written,
 )
 from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.judge.records import is_touched
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.scheduling import seat_of
 from nodemanager.core.model.settings import ASK_AGAIN_S, CREATE_WITHIN_S, ORDER_TTL_S
@@ -356,7 +357,7 @@ def _listed(state: Doubtful, seen: Seen) -> Step[SetupState]:
         return Step(state)
     claimed = (one for one in listing.items if one.incarnation == incarnation)
     record = next((one for one in claimed if one.claim is not None), None)
-    if record is None and seen.snapshot.touched.get(state.record or "", -1.0) >= listing.started_at:
+    if record is None and is_touched(state.record or "", seen.snapshot):
         # The listing shows the record as before the claim, though it began later.
         return Step(state)
     if record is None:

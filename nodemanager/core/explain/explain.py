@@ -282,10 +282,10 @@ def _when_node(
     if not blocking(now):
         return Earliest(0.0)
     snapshot, settings = facts.snapshot, facts.settings
-    node, records = subject.node, snapshot.history.records
+    node = subject.node
     concerned = {
         one.uuid
-        for one in (records.items if records else ())
+        for one in snapshot.history.listed_records
         if one.uuid == node.tags.record or one.instance_id == node.id
     }
     if subject.record is not None:

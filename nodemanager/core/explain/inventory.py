@@ -196,8 +196,7 @@ def _node(
 
 def _expected(made: Plan, snapshot: Snapshot) -> Iterator[NodeRow]:
     """The nodes that we created and no listing has yet (P4)."""
-    records = snapshot.history.records
-    known = {one.uuid: one for one in (records.items if records is not None else ())}
+    known = {one.uuid: one for one in snapshot.history.listed_records}
     listed = {view.node.id for view in made.views} | {view.node.tags.record for view in made.views}
     for uuid, one in snapshot.expected.items():
         if one.node_id in listed or uuid in listed:
@@ -231,10 +230,9 @@ def _orders(snapshot: Snapshot, node: str | None, record: str | None) -> tuple[s
 
 
 def _slots(made: Plan, snapshot: Snapshot, settings: Settings) -> Iterator[SlotRow]:
-    records = snapshot.history.records
     verdicts = {one.id: one for one in made.records}
     clock, freed = snapshot.history.clock, freed_since_listed(snapshot.history)
-    for record in records.items if records is not None else ():
+    for record in snapshot.history.listed_records:
         if record.slot_number is None:
             continue
         verdict = verdicts.get(record.uuid)
@@ -293,9 +291,8 @@ def _order(kind: str, of: str, id: str | None, mark: Mark) -> OrderRow:
 def hosts_of(made: Plan, marks: Marks) -> dict[str, str]:
     """The hostname of each node and record that an order is about."""
     ordered = {id for of_kind in marks.by_kind.values() for id in of_kind}
-    listed = made.history.records
-    if not ordered or listed is None:
+    if not ordered:
         return {}
-    records = {one.uuid: one for one in listed.items}
+    records = {one.uuid: one for one in made.history.listed_records}
     found = {id: made.pairs.record_of.get(id) or records.get(id) for id in ordered}
     return {id: one.hostname for id, one in found.items() if one is not None and one.hostname}

@@ -59,9 +59,8 @@ def sums(
 
     The plan's own counts are made by other code than `nodes`.
     """
-    cloud, records = snapshot.history.cloud, snapshot.history.records
+    cloud = snapshot.history.cloud
     assert cloud is not None
-    assert records is not None
     listed = len(each_once(cloud.items, snapshot.history.nodes_twice))
     yield Sum("nodes listed", listed, nodes)
     ours = {name: count for name, count in nodes.items() if name not in ("foreign", "gone")}
@@ -73,7 +72,7 @@ def sums(
     yield Sum("pairs", made.counts.get("nodes_paired", 0), {"records": len(set(paired))})
     if made.slots is None:
         return
-    held = sum(record.slot_number is not None for record in records.items)
+    held = sum(record.slot_number is not None for record in snapshot.history.listed_records)
     holders = {
         name: count for name, count in made.slots.held_by.items() if name != CLAIM_WITHOUT_SLOT
     }
@@ -230,8 +229,7 @@ def _is_empty(nodes: Mapping[str, int], items: Sequence[VerifiedItem]) -> bool:
 
 def _pending(made: Plan, snapshot: Snapshot, settings: Settings) -> set[str]:
     """The uuids of records that stand for future nodes, as the plan counted them (U6)."""
-    records = snapshot.history.records
-    items = records.items if records is not None else ()
+    items = snapshot.history.listed_records
     return pending_claims(items, snapshot, settings, made.pairs, made.unlisted)
 
 
@@ -252,8 +250,8 @@ def _of_contradictions(made: Plan, snapshot: Snapshot) -> Iterator[VerifiedItem]
     ids = made.impossible.ids if made.impossible is not None else frozenset()
     if not ids:
         return
-    records, nodes = snapshot.history.records, snapshot.history.present
-    known = {one.uuid: one for one in (records.items if records is not None else ())}
+    nodes = snapshot.history.present
+    known = {one.uuid: one for one in snapshot.history.listed_records}
     for id in sorted(ids):
         if not _is_held(known.get(id), nodes.get(id), snapshot):
             yield _of_pool(Objection(Reason.IMPOSSIBLE, {"id": id}))
@@ -299,10 +297,9 @@ def _of_records(
     made: Plan, snapshot: Snapshot, settings: Settings, pending: set[str]
 ) -> Iterator[VerifiedItem]:
     """Each record that holds a slot without a listed node, or that stands for a future node."""
-    records = snapshot.history.records
     verdicts = {one.id: one for one in made.records}
     unseen = set(pending)
-    for record in records.items if records is not None else ():
+    for record in snapshot.history.listed_records:
         unseen.discard(record.uuid)
         if record.uuid in pending or _is_nodeless(record, snapshot, settings):
             yield _of_record(record, verdicts[record.uuid], snapshot, coming=record.uuid in pending)
@@ -375,11 +372,10 @@ def of_refusal(reason: Reason, *, bad_requests: int, slot_free_in_s: float | Non
 
 def _slots(made: Plan, snapshot: Snapshot, settings: Settings) -> dict[str, int | None]:
     """Held and all slots, and how many leak (`leaked`): no node has them or will have them."""
-    records = snapshot.history.records
     verdicts = {one.id: one for one in made.records}
     freed = freed_since_listed(snapshot.history)
     held = leaked = 0
-    for record in records.items if records is not None else ():
+    for record in snapshot.history.listed_records:
         held += record.slot_number is not None
         if _is_nodeless(record, snapshot, settings):
             leaked += is_leaked(record, verdicts[record.uuid], snapshot, settings, freed)

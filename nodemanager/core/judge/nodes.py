@@ -42,6 +42,7 @@ from nodemanager.core.observe.ended import unjoined_for, waits_to_join, was_ende
 from nodemanager.core.observe.nodes_by_record import only_it_pings
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.scheduled import (
+    fresh_answer,
     idle_count,
     is_not_up,
     joined_state,
@@ -129,8 +130,8 @@ class NodeFacts:
 
     def _is_unlisted(self, subject: Subject) -> bool:
         """Whether a fresh answer of the scheduler lists no node with its hostname."""
-        listing = self.history.scheduler
-        if listing is None or self.now - listing.started_at > self.settings.poll_stale_after:
+        listing = fresh_answer(self.history, self.now, self.settings)
+        if listing is None:
             return False
         if self._scheduled is None:
             self._scheduled = frozenset(node.name for node in listing.items)
@@ -195,7 +196,7 @@ class NodeFacts:
         """The records that name the node's id, and the one that its tag names."""
         if self._by_node is None:
             self._by_node = {}
-            for record in self.history.records.items if self.history.records else ():
+            for record in self.history.listed_records:
                 self._by_node.setdefault(record.instance_id or record.uuid, []).append(record)
         named = self._by_node.get(node.tags.record or "", ())
         return (*self._by_node.get(node.id, ()), *named)

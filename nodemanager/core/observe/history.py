@@ -208,6 +208,11 @@ class History:
         return self.nodes_twice | self.records_twice
 
     @property
+    def listed_records(self) -> tuple[Record, ...]:
+        """The records of the newest complete listing; none before the first."""
+        return _items(self.records)
+
+    @property
     def ended(self) -> Mapping[str, CloudNode]:
         """By id, the nodes that the newest complete cloud listing shows as ended, and only so."""
         return {} if self.cloud is None else ended_nodes(self.cloud.items, self.present)
@@ -248,7 +253,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
         present=present,
         absence=absences(
             history.absence,
-            _items(history.records),
+            history.listed_records,
             listing.started_at,
             nodes_by_record,
             present,
@@ -296,7 +301,7 @@ def _nodes_partially_listed(history: History, listing: Nodes) -> History:
     return changed(
         history,
         partial=tuple(sorted(partial.values(), key=repr)),
-        absence=without_seen(history.absence, seen, _items(history.records)),
+        absence=without_seen(history.absence, seen, history.listed_records),
     )
 
 

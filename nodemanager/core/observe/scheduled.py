@@ -37,8 +37,7 @@ def scheduler_listed(
     before = history.scheduled if gap_s <= settings.poll_stale_after else {}
     told, shared = {node.name: node for node in listing.items}, _shared(history)
     known = history.known_scheduled.with_set(listing.started_at, frozenset(told))
-    records = () if history.records is None else history.records.items
-    hostnames = hostnames_told(history.hostnames, records, told)
+    hostnames = hostnames_told(history.hostnames, history.listed_records, told)
     # While the machine before is heard, the answer is on that one, whoever has its name by now.
     heard = lives_heard(hostnames, told)
     lives = {**_lives(history), **heard}
@@ -69,11 +68,11 @@ def _waited_for(
     before it gives up waiting. Of a node that is not listed, or never came, silence counts.
     """
     wanted = {node.name for node in listing.items if node.wanted and node.name not in shared}
-    if not wanted or history.records is None:
+    if not wanted:
         return history.heard
     silent = {
         record.uuid: replace(heard, answered_s=history.answered_s)
-        for record in history.records.items
+        for record in history.listed_records
         if record.hostname in wanted
         and record.uuid in history.nodes_by_record
         and (heard := history.heard.get(record.uuid)) is not None
@@ -140,14 +139,14 @@ def is_not_up(node: SchedulerNode | None) -> bool:
 
 def _lives(history: History) -> Mapping[str, str | None]:
     """The incarnation of the record with each hostname."""
-    records = history.records.items if history.records is not None else ()
-    return {one.hostname: one.incarnation for one in records if one.hostname is not None}
+    return {
+        one.hostname: one.incarnation for one in history.listed_records if one.hostname is not None
+    }
 
 
 def _shared(history: History) -> frozenset[str]:
     """The hostnames that more than one record has: a word on them is about neither."""
-    records = history.records.items if history.records is not None else ()
-    counts = Counter(one.hostname for one in records if one.hostname is not None)
+    counts = Counter(one.hostname for one in history.listed_records if one.hostname is not None)
     return frozenset(name for name, count in counts.items() if count > 1)
 
 
@@ -173,9 +172,7 @@ def ours_in_scheduler(history: History, settings: Settings) -> frozenset[str]:
 
     A node that we destroy is not among them.
     """
-    if history.records is None:
-        return frozenset()
-    records = history.records.items
+    records = history.listed_records
     ours = uuids_of_ours(records, history.other_pools, settings)
     going = history.known_nodes.destroyed
     return frozenset(
@@ -187,6 +184,13 @@ def ours_in_scheduler(history: History, settings: Settings) -> frozenset[str]:
     )
 
 
+def fresh_answer(history: History, now: float, settings: Settings) -> Listing[SchedulerNode] | None:
+    """The scheduler's last complete answer; None where there is none that is fresh (T6)."""
+    listing = history.scheduler
+    is_fresh = listing is not None and now - listing.started_at <= settings.poll_stale_after
+    return listing if is_fresh else None
+
+
 def report_on(
     record: Record, history: History, now: float, settings: Settings
 ) -> SchedulerReport | None:
@@ -195,10 +199,9 @@ def report_on(
     An answer from when no listed record had the hostname counts, too: at a start the scheduler may
     answer before the store does. What is counted starts anew with the next answer.
     """
-    listing, name = history.scheduler, record.hostname
-    if listing is None or name is None or now - listing.started_at > settings.poll_stale_after:
+    if fresh_answer(history, now, settings) is None:
         return None
-    word = history.scheduled.get(name)
+    word = history.scheduled.get(record.hostname or "")
     if word is None or word.incarnation not in (None, record.incarnation):
         return None
     return word
@@ -217,7 +220,7 @@ def hostname_of(node: CloudNode, history: History) -> str | None:
     known = history.hostnames.get(key)
     if known is None:
         return None
-    for record in () if history.records is None else history.records.items:
+    for record in history.listed_records:
         is_another = life_key(record.uuid, record.incarnation) != key
         if is_another and record.hostname == known.name and record.last_ping_at is not None:
             return None if _hears_another(known, history) else known.name
@@ -243,7 +246,7 @@ def names_of(node: CloudNode, history: History, paired: Container[str]) -> tuple
     if key in history.hostnames:
         name = hostname_of(node, history)
         return () if name is None else (name,)
-    records = () if history.records is None else history.records.items
+    records = history.listed_records
     return tuple(
         host
         for one in records
@@ -260,10 +263,9 @@ def node_named(
     name: str | None, history: History, now: float, settings: Settings
 ) -> SchedulerNode | None:
     """What a fresh answer of the scheduler says of a hostname, whosever it is."""
-    listing = history.scheduler
-    if listing is None or name is None or now - listing.started_at > settings.poll_stale_after:
+    if fresh_answer(history, now, settings) is None:
         return None
-    word = history.scheduled.get(name)
+    word = history.scheduled.get(name or "")
     return None if word is None else word.node
 
 

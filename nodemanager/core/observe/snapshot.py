@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -10,7 +10,7 @@ from nodemanager.core.model.annotations import PARK, PAUSE, ROTATE_PAUSE, HandCl
 from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.scheduling import Dispatched
 from nodemanager.core.model.streaks import NONE, Loops
-from nodemanager.core.model.world import Job, Record
+from nodemanager.core.model.world import Job
 from nodemanager.core.observe.clocks import MeasuredClock, wall_read
 from nodemanager.core.observe.history import History
 
@@ -174,9 +174,3 @@ class Snapshot:
     def wall_clock(self) -> MeasuredClock:
         """Our wall clock as measured, with the reading of this moment (T1)."""
         return wall_read(self.history.wall, self.wall, self.now)
-
-
-def listed_records(snapshot: Snapshot) -> Sequence[Record]:
-    """The records of the newest listing; none before the first."""
-    listing = snapshot.history.records
-    return listing.items if listing else ()

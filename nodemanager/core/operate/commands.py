@@ -79,7 +79,7 @@ def consequences(verb: Verb, made: Plan, snapshot: Snapshot, given: str | None) 
         named = Known(snapshot.history, made.pairs).find(given)
         name = named.node or named.id
         holds |= {str(view.state) for view in made.views if view.node.id == named.node}
-        for record in snapshot.history.records.items if snapshot.history.records else ():
+        for record in snapshot.history.listed_records:
             if record.uuid == named.record and record.slot_number is not None:
                 slot = f"slot {record.slot_number}"
                 holds.add("slot")

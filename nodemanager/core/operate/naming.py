@@ -192,7 +192,7 @@ class Known:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        return self.history.records.items if self.history.records is not None else ()
+        return self.history.listed_records
 
     @property
     def nodes(self) -> tuple[CloudNode, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.judge.records import RecordJudge
+from nodemanager.core.judge.records import RecordJudge, is_touched
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import CLEANS_EACH, ORDER_TTL_S, Settings
 from nodemanager.core.model.verdict import Verdict, keep
@@ -83,10 +83,9 @@ def prune_orders(
 
 def _counted(snapshot: Snapshot, settings: Settings) -> list[Record]:
     """The records of the pool that count against `max_nodes`; empty without a listing."""
-    listing = snapshot.history.records
     return [
         one
-        for one in (listing.items if listing is not None else ())
+        for one in snapshot.history.listed_records
         if not one.problems
         and not_ours(one, settings.pool, settings.adopt_unclaimed) is None
         and not _is_being_deleted(one, snapshot)
@@ -134,11 +133,10 @@ def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
     came to nothing lately come last.
     """
     snapshot, settings = judge.snapshot, judge.settings
-    assert snapshot.history.records is not None
     verdicts: list[Verdict] = []
     due: list[DueClean] = []
     calls_for_clean = Kind.CLEAN
-    for record in snapshot.history.records.items:
+    for record in snapshot.history.listed_records:
         if impossible.ids and record.uuid in impossible.ids:
             told = of_one_slot(impossible.sharing.get(record.uuid, ()))
             verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE, **told))
@@ -277,16 +275,13 @@ def left_fences(
 
 
 def _left_fenced(snapshot: Snapshot, settings: Settings) -> Iterator[Record]:
-    listing = snapshot.history.records
-    for record in listing.items if listing is not None else ():
+    for record in snapshot.history.listed_records:
         uuid = record.uuid
         if not record.fenced or not record.holds_anything or record.problems:
             continue
         if not_ours(record, settings.pool, settings.adopt_unclaimed) is not None:
             continue
-        if uuid in snapshot.record_flights:
-            continue
-        if listing is None or snapshot.touched.get(uuid, NEVER) >= listing.started_at:
+        if uuid in snapshot.record_flights or is_touched(uuid, snapshot):
             continue
         late = snapshot.late.get(uuid)
         cleaned_at = late.clean_at if late is not None else None

@@ -33,7 +33,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import FreedLife, Job, Record, Size, WorkerState
-from nodemanager.core.observe.history import History, Records
+from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import report_on
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.availability import has_room, lacked_room
@@ -314,9 +314,9 @@ def described(node: SchedulerNode, size: Size, of_any: Iterable[str]) -> Describ
     return None if is_so else DescribeNode(node.name, weight, features, drop)
 
 
-def _last_lives(history: History, records: Records) -> dict[str, FreedLife]:
+def _last_lives(history: History) -> dict[str, FreedLife]:
     """The life that was freed last, by its hostname, where its record is listed."""
-    listed = {record.uuid for record in records.items}
+    listed = {record.uuid for record in history.listed_records}
     lives: dict[str, FreedLife] = {}
     for life in history.freed.values():
         name = life.hostname
@@ -337,7 +337,7 @@ def _gone_nodes(snapshot: Snapshot, settings: Settings) -> Iterator[MarkGone]:
         return
     # Seats are told apart: `_seats_to_switch_off`.
     named = {name for record in records.items for name in (record.hostname, seat_of(record))}
-    lives = _last_lives(history, records)
+    lives = _last_lives(history)
     for node in listing.items if lives else ():
         life_of = lives.get(node.name)
         if life_of is None or node.name in named or not is_left(node):
@@ -358,10 +358,10 @@ def _free_seats(snapshot: Snapshot) -> Iterator[tuple[Record, SchedulerNode]]:
     other partitions is another manager's matter (T3), or an operator's.
     """
     history, breaker = snapshot.history, snapshot.breaker
-    if history.scheduler is None or history.records is None or breaker.is_open:
+    if history.scheduler is None or breaker.is_open:
         return
     nodes = {node.name: node for node in history.scheduler.items}
-    for record in history.records.items:
+    for record in history.listed_records:
         node = nodes.get(seat_of(record) or "")
         is_free = not (record.holds_anything or record.problems or record.held)
         is_free = is_free and record.uuid not in snapshot.holds
@@ -405,8 +405,7 @@ def _seats_to_switch_off(snapshot: Snapshot, settings: Settings) -> Iterator[Swi
     claim and while the refusal is news, so that it may get a node of another size. What waits later
     is something else, and a boot may serve it.
     """
-    records = snapshot.history.records
-    lives = {} if records is None else _last_lives(snapshot.history, records)
+    lives = _last_lives(snapshot.history)
     for record, node in _free_seats(snapshot):
         life = lives.get(node.name)
         if is_drained_off(node):

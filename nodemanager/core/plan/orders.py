@@ -14,6 +14,7 @@ from nodemanager.core.judge import false_clean
 from nodemanager.core.judge.idle import AS_IDLE, UNCAPPED, can_drain, doubt, stays, stays_drained
 from nodemanager.core.judge.node_view import NodeView
 from nodemanager.core.judge.preconditions import standing_block
+from nodemanager.core.judge.records import is_touched
 from nodemanager.core.model.reasons import OURS, Kind, Reason
 from nodemanager.core.model.scheduling import may_take
 from nodemanager.core.model.settings import LATE_ORDER_S, Settings
@@ -47,13 +48,12 @@ class BindOrder:
 def bind_orders(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> tuple[BindOrder, ...]:
     """The claims that lack the id of their known node. None where the store can't compare versions:
     a late write could put back a claim that was freed since (C12)."""
-    records = snapshot.history.records
-    if records is None or not settings.compare_and_set:
+    if not settings.compare_and_set:
         return ()
     if standing_block(snapshot, settings, polls=False, breaker=False) is not None:
         return ()
     found: list[BindOrder] = []
-    for record in _unbound(records.items, snapshot):
+    for record in _unbound(snapshot):
         node_id = _node_of(record, snapshot, pairs)
         if node_id is not None and record.incarnation is not None:
             order = BindOrder(record.uuid, record.incarnation, node_id, snapshot.plan_id)
@@ -63,16 +63,16 @@ def bind_orders(snapshot: Snapshot, settings: Settings, pairs: Pairs) -> tuple[B
     return tuple(found)
 
 
-def _unbound(records: tuple[Record, ...], snapshot: Snapshot) -> Iterator[Record]:
-    for record in records:
+def _unbound(snapshot: Snapshot) -> Iterator[Record]:
+    for record in snapshot.history.listed_records:
         claim = record.claim
         if claim is None or claim.node_id is not None or record.problems or record.held:
             continue
-        uuid, listing = record.uuid, snapshot.history.records
+        uuid = record.uuid
         if uuid in snapshot.holds or uuid in snapshot.record_flights:
             continue
         # A listing from before the end of an action of ours is out of date.
-        if listing is not None and snapshot.touched.get(uuid, -1.0) < listing.started_at:
+        if not is_touched(uuid, snapshot):
             yield record
 
 
@@ -236,14 +236,13 @@ def boot_orders(
 
 def _reusable(snapshot: Snapshot, settings: Settings, impossible: frozenset[str]) -> list[Record]:
     """The records that set-ups may claim, ordered by uuid."""
-    assert snapshot.history.records is not None
     # A record that was freed by mistake is kept for its node (U8).
     kept = impossible | {life.record for life in false_clean.open_lives(snapshot.breaker)}
     kept |= held_records(snapshot)
     return sorted(
         (
             record
-            for record in snapshot.history.records.items
+            for record in snapshot.history.listed_records
             if record.uuid not in kept and _is_reusable(record, snapshot, settings)
         ),
         key=lambda record: record.uuid,
@@ -267,10 +266,7 @@ def _is_reusable(record: Record, snapshot: Snapshot, settings: Settings) -> bool
     if not is_ours_to_claim(record, settings):
         return False
     uuid = record.uuid
-    if uuid in snapshot.record_flights:
-        return False
-    listing = snapshot.history.records
-    if listing is None or snapshot.touched.get(uuid, -1.0) >= listing.started_at:
+    if uuid in snapshot.record_flights or is_touched(uuid, snapshot):
         return False
     if uuid in snapshot.history.nodes_by_record:
         # A listed node still has the uuid as a tag: two nodes would then have it.

@@ -33,7 +33,7 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import each_once
 from nodemanager.core.observe.pairing import NO_PAIRS, Pairs, pair
 from nodemanager.core.observe.pools import adopts_unclaimed
-from nodemanager.core.observe.snapshot import Snapshot, listed_records
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, look_for_unlisted
 from nodemanager.core.plan.demand import DemandPlan, Market
 from nodemanager.core.plan.destroy import ShutdownOrder
@@ -172,7 +172,7 @@ def _planned(
     known = NOTHING_BEFORE if before is None else {one.id: one for one in before.records}
     judge = RecordJudge(snapshot, settings, pairs, unlisted, known)
     snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible)
-    records = listed_records(snapshot)
+    records = snapshot.history.listed_records
     slots = count_slots(records, verdicts, snapshot, settings)
     told = notices(records, verdicts, slots.leaks, settings)
     supply = Supply(snapshot, settings, views, pairs, unlisted)
@@ -266,12 +266,11 @@ def _unheard(
     snapshot: Snapshot, settings: Settings, unlisted: Unlisted, impossible: frozenset[str]
 ) -> list[NodeView]:
     """Nodes that are silent and unlisted, but that the cloud has, judged as if listed (D13)."""
-    listing = snapshot.history.records
-    if not unlisted.unheard or listing is None:
+    if not unlisted.unheard:
         return []
     own = {
         node.id: record
-        for record in listing.items
+        for record in snapshot.history.listed_records
         if record.uuid not in impossible and (node := unlisted.unheard.get(record.uuid)) is not None
     }
     judge = NodeJudge(snapshot, settings, Pairs(own, {}, {}))
@@ -437,13 +436,12 @@ def _after_eligible(judge: RecordJudge, backlog: frozenset[str]) -> Snapshot:
     The backlog does not count: an operator was told of it and decides (S5).
     """
     snapshot, settings = judge.snapshot, judge.settings
-    records = snapshot.history.records
-    items = records.items if records is not None else ()
+    items = snapshot.history.listed_records
     eligible = [one for one in items if one.uuid in judge.eligible] if judge.eligible else []
     known: Iterable[str] = ()
     if snapshot.first_clean and not settings.hold_backlog:
         known = [name_of(one) for one in eligible]
-    elif records is not None and (backlog or snapshot.backlog):
+    elif backlog or snapshot.backlog:
         known = backlog | snapshot.backlog
     history = eligible_seen(snapshot, eligible, known)
     breaker = after_eligible(snapshot.breaker, history, snapshot.slots, snapshot.now)

@@ -20,8 +20,9 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record, Size, WorkerState
 from nodemanager.core.observe.history import freed_since_listed
 from nodemanager.core.observe.nodes_by_record import node_of
+from nodemanager.core.observe.scheduled import fresh_answer
 from nodemanager.core.observe.signs import quiet_for, window_of
-from nodemanager.core.observe.snapshot import Snapshot, listed_records
+from nodemanager.core.observe.snapshot import Snapshot
 
 # Which seats a node may be had for: what the record says, and what the scheduler says (D16).
 
@@ -68,11 +69,8 @@ def uses_of(
     records: Iterable[Record], snapshot: Snapshot, settings: Settings
 ) -> Mapping[str, SeatUse]:
     """What the seats of the free `records` are, by uuid; none for a slot that takes any node."""
-    listing = snapshot.history.scheduler
-    is_fresh = (
-        listing is not None and snapshot.now - listing.started_at <= settings.poll_stale_after
-    )
-    nodes = {node.name: node for node in listing.items} if listing is not None and is_fresh else {}
+    listing = fresh_answer(snapshot.history, snapshot.now, settings)
+    nodes = {} if listing is None else {node.name: node for node in listing.items}
     return {
         record.uuid: use_of(nodes.get(seat))
         for record in records
@@ -344,7 +342,7 @@ def next_names(snapshot: Snapshot, settings: Settings, slots: Slots) -> NextName
         return None
     if listing.names is None:
         return None
-    taken = {record.slot_number for record in listed_records(snapshot)}
+    taken = {record.slot_number for record in snapshot.history.listed_records}
     free = (slot for slot in range(1, snapshot.slots + 1) if slot not in taken)
     # These come first, before any boot of this plan.
     waiting = slots.held_by.get(CLAIM_WITHOUT_SLOT, 0)

@@ -20,7 +20,7 @@ from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import is_ours_to_claim
 from nodemanager.core.observe.scheduled import report_on
 from nodemanager.core.observe.signs import pinged_lives, quiet_for
-from nodemanager.core.observe.snapshot import Snapshot, listed_records
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import Unlisted, heard_ago, id_of, is_missed, is_spent
 from nodemanager.core.plan.packing import Filling, usable_ram
 
@@ -102,7 +102,7 @@ def count_out_of_sight(
     """How many nodes but the `counted` were heard lately and may be alive, and no listing shows."""
     records = [
         record
-        for record in _without_listed_node(listed_records(snapshot), snapshot.history, pairs)
+        for record in _without_listed_node(snapshot.history.listed_records, snapshot.history, pairs)
         if id_of(record, snapshot) not in counted
     ]
     return sum(1 for _ in unlisted_nodes(records, snapshot, settings, unlisted))
@@ -282,8 +282,7 @@ class Supply:
         pairs: Pairs,
         unlisted: Unlisted,
     ) -> None:
-        listing = snapshot.history.records
-        self.records = listing.items if listing is not None else ()
+        self.records = snapshot.history.listed_records
         pending = pending_claims(self.records, snapshot, settings, pairs, unlisted)
         self.snapshot = snapshot
         self._settings = settings

@@ -222,8 +222,7 @@ class _Weighing:
         """The nodes that the job names, without those that work in the scheduler or are to come."""
         if not job.on:
             return []
-        listing = self.snapshot.history.records
-        known = {record.hostname for record in (listing.items if listing is not None else ())}
+        known = {record.hostname for record in self.snapshot.history.listed_records}
         down = WorkerState.DOWN
         return [
             host

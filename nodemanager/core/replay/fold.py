@@ -186,7 +186,7 @@ def _scheduler_seen(state: State, fact: SchedulerSeen, settings: Settings) -> It
         state, history=history, demand=fact.jobs, demand_at=fact.asked_at, dispatched=dispatched
     )
     yield Stage(state)
-    records = () if history.records is None else history.records.items
+    records = history.listed_records
     yield from _boots_seen(state, before, records, settings)
 
 

@@ -166,7 +166,7 @@ def nodes_ended(snapshot: Snapshot, settings: Settings) -> tuple[Snapshot, tuple
     limits = snapshot.limits
     loops = limits.loops
     if history.records is not None:
-        loops = still_waiting(loops, history.records.items)
+        loops = still_waiting(loops, history.listed_records)
     news = tuple(one for one in seen if one.life not in loops.counted)
     for one in news:
         if one.in_setup:

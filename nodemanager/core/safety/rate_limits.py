@@ -54,8 +54,8 @@ def eligible_seen(snapshot: Snapshot, eligible: Iterable[Record], known: Iterabl
     before = history.eligible
     old = {_uuid_in(name) for name, at in before.items() if now - at > ELIGIBLE_WINDOW_S}
     listed: frozenset[str] = frozenset()
-    if old and history.records is not None:
-        listed = frozenset(name_of(one) for one in history.records.items if one.uuid in old)
+    if old:
+        listed = frozenset(name_of(one) for one in history.listed_records if one.uuid in old)
     since = {
         name: at
         for name, at in before.items()
@@ -91,7 +91,7 @@ def after_eligible(breaker: Breaker, history: History, slots: int | None, at: fl
     new -= breaker.looked
     if not len(new) > limit:
         return breaker
-    new -= _lost(breaker, history.records.items if history.records is not None else ())
+    new -= _lost(breaker, history.listed_records)
     if not len(new) > limit:
         return breaker
     detail: Mapping[str, int] = {"count": len(new), "limit": int(limit)}
