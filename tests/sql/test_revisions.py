@@ -1,13 +1,15 @@
-"""The schema of a new database is what the revisions make of an empty one, one after the other."""
+"""A new database gets its schema whole; one of an earlier program gets the revisions it lacks."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from nodemanager.errors import StartError
 from nodemanager.journal import schema as journal
 from nodemanager.journal.opened import SCHEMA
 from nodemanager.lease import table as lease
@@ -35,26 +37,46 @@ def made_by(make: Callable[[sa.Connection], None]) -> tuple[list[str], list[str]
         return found, list(versions.scalars())
 
 
-@pytest.mark.parametrize(("migrations", "tables"), OURS)
-def test_a_new_database_is_as_the_revisions_make_it(migrations: Path, tables: sa.MetaData) -> None:
-    def new(connection: sa.Connection) -> None:
-        bring_up_to_date(connection, migrations, tables, "new")
+SECOND = """
+import sqlalchemy as sa
+from alembic import op
 
-    def revised(connection: sa.Connection) -> None:
-        revisions._upgrade(connection, migrations, "revised")
-
-    assert made_by(new) == made_by(revised)
+revision = "0002"
+down_revision = "0001"
 
 
-@pytest.mark.parametrize(("migrations", "tables"), OURS)
-def test_one_that_an_earlier_program_left_gets_the_revisions_that_it_lacks(
-    migrations: Path, tables: sa.MetaData
-) -> None:
-    def left_empty(connection: sa.Connection) -> None:
-        revisions._VERSIONS.create(connection)
-        bring_up_to_date(connection, migrations, tables, "old")
+def upgrade() -> None:
+    op.add_column("leases", sa.Column("noted", sa.Text))
+"""
 
-    assert made_by(left_empty)[1] == [newest_of(migrations)]
+
+def test_one_that_an_earlier_program_left_gets_the_revisions_that_it_lacks(tmp_path: Path) -> None:
+    migrations = tmp_path / "migrations"
+    shutil.copytree(LEASE, migrations)
+
+    def of_the_first_program(connection: sa.Connection) -> None:
+        bring_up_to_date(connection, LEASE, lease.metadata, "old")
+
+    def upgraded(connection: sa.Connection) -> None:
+        of_the_first_program(connection)
+        bring_up_to_date(connection, migrations, lease.metadata, "upgraded")
+
+    before, revision = made_by(of_the_first_program)
+    (migrations / "versions" / "r0002_noted.py").write_text(SECOND)
+    after, revisions = made_by(upgraded)
+    assert (revision, revisions) == (["0001"], ["0002"])
+    assert not any("notedTEXT" in one for one in before)
+    assert any("notedTEXT" in one for one in after)
+
+
+def test_one_of_a_newer_program_is_refused(tmp_path: Path) -> None:
+    def newer(connection: sa.Connection) -> None:
+        bring_up_to_date(connection, LEASE, lease.metadata, "newer")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0009'")
+        bring_up_to_date(connection, LEASE, lease.metadata, "newer")
+
+    with pytest.raises(StartError, match="newer has schema 0009"):
+        made_by(newer)
 
 
 @pytest.mark.parametrize(("migrations", "tables"), OURS)
