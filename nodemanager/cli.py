@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -79,48 +79,28 @@ ENTRIES: Mapping[str, Subcommand] = {
 }
 
 
-class _Commands(MutableMapping[str, click.Command]):
-    """The subcommands by name; each is imported when it is asked for."""
-
-    def __init__(self) -> None:
-        self._more: dict[str, click.Command] = {}
-
-    def __getitem__(self, name: str) -> click.Command:
-        if name in self._more:
-            return self._more[name]
-        entry = ENTRIES[name]
-        module = import_module(f"nodemanager.commands.{entry.module}")
-        found: click.Command = (
-            getattr(module, entry.attribute) if entry.attribute else module.COMMANDS[name]
-        )
-        return found
-
-    def __setitem__(self, name: str, command: click.Command) -> None:
-        self._more[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._more[name]
-
-    def __contains__(self, name: object) -> bool:
-        # The base class would import it.
-        return name in ENTRIES or name in self._more
-
-    def __iter__(self) -> Iterator[str]:
-        yield from ENTRIES
-        yield from self._more
-
-    def __len__(self) -> int:
-        return len(ENTRIES) + len(self._more)
-
-
 class _Group(click.Group):
     """Takes `nodemanager --config FILE`, as old unit files call it, for `run`.
 
-    Shows the subcommands in sections, and completes their names, without importing them.
+    Shows the subcommands in sections, and completes their names, without importing them; each is
+    imported when it is asked for.
     """
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*ENTRIES]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = ENTRIES.get(cmd_name)
+        if entry is None:
+            return None
+        module = import_module(f"nodemanager.commands.{entry.module}")
+        found: click.Command = (
+            getattr(module, entry.attribute) if entry.attribute else module.COMMANDS[cmd_name]
+        )
+        return found
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        known = {*self.commands, "--help", "-h", "--version"}
+        known = {*ENTRIES, "--help", "-h", "--version"}
         if args and not known & {args[0]} and (args[0].startswith("-") or Path(args[0]).is_file()):
             args = ["run", *args]
         return super().parse_args(ctx, args)
@@ -143,7 +123,6 @@ class _Group(click.Group):
 
 @click.group(
     cls=_Group,
-    commands=_Commands(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="\b\nExamples:\n"
     "  nodemanager check-config --show /etc/nodemanager/ec2.cfg\n"

@@ -43,51 +43,39 @@ LAST = 10
 Filter = Callable[[LoggedEvent], bool]
 
 
-def _reasons(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
-    known = [reason.value for reason in Reason]
-    found = [word.strip() for value in values for word in value.split(",") if word.strip()]
-    for word in found:
-        if word not in known:
-            raise click.BadParameter(
-                f"{word!r} is no reason code{did_you_mean(word, known)}; the manual's page on "
-                "events has them all"
-            )
-    return frozenset(found)
+def _known(word: str, kind: type[Event] | type[Reason], what: str) -> frozenset[str]:
+    """The names of that kind that the word means; `node.` means all that begin so."""
+    names = [one.value for one in kind]
+    of = {one for one in names if one == word or one.startswith(f"{word.rstrip('.')}.")}
+    if not of:
+        hint = did_you_mean(word, names)
+        text = f"{word!r} is no {what}{hint}; the manual's page on events has them all"
+        raise click.BadParameter(text)
+    return frozenset(of)
 
 
-def _events(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
-    """The events of the given names; a group, as `node.`, means all of it."""
-    known = [event.value for event in Event]
-    found: set[str] = set()
-    for word in (word.strip() for value in values for word in value.split(",")):
-        of = {event for event in known if event == word or event.startswith(f"{word.rstrip('.')}.")}
-        if word and not of:
-            raise click.BadParameter(
-                f"{word!r} is no event{did_you_mean(word, known)}; the manual's page on events has "
-                "them all"
-            )
-        found |= of if word else set()
-    return frozenset(found)
+def _names_option(
+    name: str, kind: type[Event] | type[Reason], what: str, help: str
+) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """An option that takes names of that kind, and completes them."""
 
+    def parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
+        given = (one.strip() for value in values for one in value.split(","))
+        return frozenset().union(*(_known(word, kind, what) for word in given if word))
 
-def _known_events(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    return [
-        CompletionItem(event.value, help=event.doc)
-        for event in Event
-        if event.value.startswith(incomplete)
-    ]
+    def completed(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+        known = [one for one in kind if one.value.startswith(begun)]
+        return [CompletionItem(one.value, help=one.doc) for one in known]
 
-
-def _known_reasons(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    return [
-        CompletionItem(reason.value, help=reason.doc)
-        for reason in Reason
-        if reason.value.startswith(incomplete)
-    ]
+    return click.option(
+        f"--{name}",
+        f"{name}s",
+        multiple=True,
+        callback=parsed,
+        shell_complete=completed,
+        metavar=name.upper(),
+        help=help,
+    )
 
 
 @click.command(
@@ -106,22 +94,14 @@ def _known_reasons(
     "--since", type=given, metavar="TIME", help="Only from 2h (ago), 14:05, RFC 3339 ... on."
 )
 @click.option("--until", type=given, metavar="TIME", help="Only up to this time.")
-@click.option(
-    "--reason",
-    multiple=True,
-    callback=_reasons,
-    shell_complete=_known_reasons,
-    metavar="REASON",
-    help="Only events with this reason code; may be repeated.",
+@_names_option(
+    "reason", Reason, "reason code", "Only events with this reason code; may be repeated."
 )
-@click.option(
-    "--event",
-    "events",
-    multiple=True,
-    callback=_events,
-    shell_complete=_known_events,
-    metavar="EVENT",
-    help="Only this event, or all of a kind, as `breaker` or `node`; may be repeated.",
+@_names_option(
+    "event",
+    Event,
+    "event",
+    "Only this event, or all of a kind, as `breaker` or `node`; may be repeated.",
 )
 @click.option(
     "--level",
@@ -154,7 +134,7 @@ def log(
     id: str | None,
     since: float | None,
     until: float | None,
-    reason: frozenset[str],
+    reasons: frozenset[str],
     events: frozenset[str],
     level: str,
     last: int | None,
@@ -183,9 +163,9 @@ def log(
         last = LAST
     story = Story(existing_journal(path, given=journal is not None), since or 0.0, id, until)
     out = show.console()
-    folds = out.is_terminal and not (as_json or whole or reason or events)
+    folds = out.is_terminal and not (as_json or whole or reasons or events)
     tell = _teller(out, as_json=as_json)
-    news = _News(story, _filter(reason, events, level), folds=folds)
+    news = _News(story, _filter(reasons, events, level), folds=folds)
     try:
         if not _tell(news.first(last, follow=follow), tell):
             # An empty answer may mean a mistyped reason.

@@ -67,7 +67,10 @@ def test_the_manual_builds_without_a_warning(manual: Path):
 
 
 def commands(of: click.Group = group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, command in of.commands.items():
+    context = click.Context(of)
+    for name in of.list_commands(context):
+        command = of.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
         elif not command.hidden:
