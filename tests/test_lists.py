@@ -102,23 +102,9 @@ class Daemon:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def nodes(self) -> Any:
-        return self._asked("/api/nodes")
-
-    def slots(self) -> Any:
-        return self._asked("/api/slots")
-
-    def jobs(self) -> Any:
-        return self._asked("/api/jobs")
-
-    def orders(self) -> Any:
-        return self._asked("/api/orders")
-
-    def events(self, since: float | None = None, **asked: Any) -> Any:
-        query = {"since": since, **asked, "all": "yes" if asked.get("all") else None}
-        return self._asked(f"/api/events?{urlencode({k: v for k, v in query.items() if v})}")
-
-    def _asked(self, path: str) -> Any:
+    def get(self, name: str, **asked: Any) -> Any:
+        query = {key: "yes" if one is True else one for key, one in asked.items() if one}
+        path = f"/api/{name}?{urlencode(query)}"
         return self._console.get(path, Authorization=f"Bearer {TOKEN}").json
 
 

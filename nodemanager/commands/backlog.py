@@ -60,7 +60,7 @@ def plan(out: Path | None, force: bool, as_json: bool, config: str | None) -> No
 
     if out is not None and out.exists() and not force:
         raise click.UsageError(f"{out} exists, and may have been edited; --force overwrites it")
-    made = client(config).backlog()
+    made = client(config).get("backlog")
     if out is not None:
         backlog_file.write(out, made)
     if as_json:
@@ -95,9 +95,9 @@ def apply(file: Path, no_wait: bool, as_json: bool, config: str | None) -> None:
         click.echo(f"{file}: every line is commented out; nothing to do", err=True)
         return
     daemon = client(config)
-    newest = max((one["number"] for one in daemon.decisions()["decisions"]), default=0)
+    newest = max((one["number"] for one in daemon.get("decisions")["decisions"]), default=0)
     order = {**reviewed.bound_to, "items": list(reviewed.items)}
-    items = daemon.apply_backlog(order)["items"]
+    items = daemon.post("backlog", "apply", **order)["items"]
     try:
         if not no_wait:
             _follow(daemon, items)
@@ -117,7 +117,7 @@ def apply(file: Path, no_wait: bool, as_json: bool, config: str | None) -> None:
 @daemon_flags
 def status(as_json: bool, config: str | None) -> None:
     """Show what was let go and is not done yet; the log tells what became of the rest."""
-    marks = client(config).backlog_marks()
+    marks = client(config).get("backlog", "marks")
     if as_json:
         show.print_json(marks)
         return
@@ -131,7 +131,7 @@ def status(as_json: bool, config: str | None) -> None:
 @daemon_flags
 def stop(config: str | None) -> None:
     """Let nothing more go: no further item of a plan is freed or adopted."""
-    left = client(config).stop_backlog()["stopped"]
+    left = client(config).post("backlog", "stop")["stopped"]
     click.echo(f"nothing more is let go; {left} items stay as they are")
 
 
@@ -172,7 +172,7 @@ def _follow(daemon: Client, items: Sequence[Json]) -> None:
     with show.progress("applying", len(left)) as tick:
         while left:
             try:
-                marked = {_key(one) for one in daemon.backlog_marks()["items"]}
+                marked = {_key(one) for one in daemon.get("backlog", "marks")["items"]}
             except ClientError:
                 if time.monotonic() - heard_at > PATIENCE_S:
                     raise
@@ -194,7 +194,7 @@ def _outcomes(daemon: Client, items: Sequence[Json], newest: int) -> list[Json]:
     """
     waits_until = time.monotonic() + HEARD_WITHIN_S
     while True:
-        left = {_key(one) for one in daemon.backlog_marks()["items"]}
+        left = {_key(one) for one in daemon.get("backlog", "marks")["items"]}
         ends = _ends(daemon, newest)
         found = [{**item, **_outcome(item, left, ends.get(_key(item)))} for item in items]
         is_known = all(one["outcome"] != UNKNOWN for one in found)
@@ -232,7 +232,7 @@ def _since(daemon: Client, event: Event, newest: int) -> Iterator[Json]:
     """The events of that name after that number, the newest first."""
     before = None
     while True:
-        shown = daemon.decisions(event=event.value, before=before)
+        shown = daemon.get("decisions", event=event.value, before=before)
         yield from (one for one in shown["decisions"] if one["number"] > newest)
         before = shown["before"]
         if before is None or before <= newest:

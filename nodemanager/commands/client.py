@@ -17,6 +17,7 @@ from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import ConfigError, NodeManagerError
 from nodemanager.lib import control
 from nodemanager.lib.deadline import Bounded
+from nodemanager.lib.logline import Json
 
 if TYPE_CHECKING:
     from nodemanager.config import Reach
@@ -60,10 +61,27 @@ class Client:
         self._over_tcp = url is not None
         self._url = (url or "").rstrip("/")
 
-    def status(self) -> dict[str, Any]:
-        """The daemon's newest picture (web.status); only its counts if we can't read the token."""
-        shown: dict[str, Any] = self._request("GET", "/status.json", None, must=False)
+    def status(self, *, with_names: bool = False) -> Json:
+        """The daemon's newest status (web.status).
+
+        Only its counts if we can't read the token; `with_names` raises ClientError then.
+        """
+        shown: Json = self._request("GET", "/status.json", None, must=with_names)
         return shown
+
+    def get(self, *path: str, within_s: float = TIMEOUT_S, **asked: Any) -> Json:
+        """The answer of GET /api/PATH, where `asked` are the conditions that are set.
+
+        Raises ClientError also where the whole answer takes longer than `within_s`.
+        """
+        given = {key: one for key, one in asked.items() if one not in (None, False)}
+        query = urlencode({key: "yes" if one is True else one for key, one in given.items()})
+        where = "/".join(("/api", *map(quote, path))) + (f"?{query}" if query else "")
+        return dict(self._request("GET", where, None, within_s=within_s))
+
+    def post(self, *path: str, **body: Any) -> Json:
+        """The answer of POST /api/PATH with that body, and who we are."""
+        return dict(self._request("POST", "/".join(("/api", *path)), {"by": _me(), **body}))
 
     def order(
         self,
@@ -73,7 +91,7 @@ class Client:
         reason: str = "",
         forced: Sequence[str] = (),
         unlisted: bool = False,
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Send an operator's command; gives its `result`, its `message` and why it was refused.
 
         Raises ClientError where no daemon answers or the answer is not a daemon's.
@@ -88,87 +106,12 @@ class Client:
             body["unlisted"] = True
         answer = self._send("POST", path, body)
         try:
-            told = answer.json()
+            reply = answer.json()
         except ValueError:
-            told = None
-        if isinstance(told, dict) and "result" in told:
-            return told
+            reply = None
+        if isinstance(reply, dict) and "result" in reply:
+            return reply
         raise ClientError(f"{self._url}{path}: {_why(answer)}")
-
-    def standing(self) -> dict[str, Any]:
-        """The newest picture with the standing orders and who gave them: `pause`, `marks`."""
-        return dict(self._get("/status.json"))
-
-    def explain(
-        self, id: str, since: float | None = None, *, all: bool = False, job: bool = False
-    ) -> dict[str, Any]:
-        """Why a node or record is left alone or not, with `all` its history; or a job's state.
-
-        Raises ClientError with similar ids where none or several match `id`.
-        """
-        if job:
-            return dict(self._get(f"/api/jobs/{quote(id)}"))
-        return dict(self._get(f"/api/explain/{quote(id)}?{_query(since=since, all=all)}"))
-
-    def nodes(self) -> dict[str, Any]:
-        """Every cloud node, as of the newest decision (core.explain.inventory)."""
-        return dict(self._get("/api/nodes"))
-
-    def node(self, id: str) -> dict[str, Any]:
-        """The node that `id` names. Raises ClientError with similar ids where there is none."""
-        return dict(self._get(f"/api/nodes/{quote(id)}"))
-
-    def slots(self) -> dict[str, Any]:
-        """Every held slot, and the number of slots."""
-        return dict(self._get("/api/slots"))
-
-    def why(self, size: str | None = None) -> dict[str, Any]:
-        """What keeps each size, or that one, from growing or shrinking (web.lists)."""
-        return dict(self._get("/api/why" if size is None else f"/api/why?size={quote(size)}"))
-
-    def jobs(self) -> dict[str, Any]:
-        """The waiting jobs, and what each gets or waits for (core.explain.jobs)."""
-        return dict(self._get("/api/jobs"))
-
-    def orders(self) -> dict[str, Any]:
-        """The operators' orders that stand, and what undoes each."""
-        return dict(self._get("/api/orders"))
-
-    def events(self, since: float | None = None, **asked: Any) -> dict[str, Any]:
-        """What happened since (epoch seconds; by default in the last hour), in groups; `asked` as
-        web.lists has it."""
-        return dict(self._get(f"/api/events?{_query(since=since, **asked)}"))
-
-    def verify(self, *, allow_empty: bool, within_s: float = TIMEOUT_S) -> dict[str, Any]:
-        """Whether the pool is at rest, all from one decision (core.explain.verify).
-
-        Raises ClientError also where the whole answer takes longer than `within_s`.
-        """
-        path = f"/api/verify?allow_empty={'yes' if allow_empty else 'no'}"
-        return dict(self._request("GET", path, None, within_s=within_s))
-
-    def reload(self) -> dict[str, Any]:
-        """Let the daemon read its file again; gives its problems, or what changed (web.reload)."""
-        return dict(self._post("/api/reload", {}))
-
-    def backlog(self) -> dict[str, Any]:
-        """The items that wait for an operator's decision, with the evidence."""
-        return dict(self._get("/api/backlog"))
-
-    def apply_backlog(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply a reviewed plan; gives how each of its items stands."""
-        return dict(self._post("/api/backlog/apply", order))
-
-    def backlog_marks(self) -> dict[str, Any]:
-        """The items that are let go and not done yet, and how each stands."""
-        return dict(self._get("/api/backlog/marks"))
-
-    def stop_backlog(self) -> dict[str, Any]:
-        return dict(self._post("/api/backlog/stop", {}))
-
-    def decisions(self, **asked: Any) -> dict[str, Any]:
-        """The newest events of the journal one by one; `asked` as web.lists has it."""
-        return dict(self._get(f"/api/decisions?{_query(**asked)}"))
 
     def _token(self) -> str:
         wrong = [*self._reach.problems, *self._reach.unread]
@@ -203,12 +146,6 @@ class Client:
     def _places(self) -> list[Path]:
         return control.places(self._reach.path, self._reach.state_dir, os.environ)
 
-    def _get(self, path: str) -> Any:
-        return self._request("GET", path, None)
-
-    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return self._request("POST", path, {"by": _me(), **body})
-
     def _request(
         self,
         method: str,
@@ -224,7 +161,7 @@ class Client:
         """
         answer = self._send(method, path, body, must=must, within_s=within_s)
         if answer.status_code != 200:
-            raise ClientError(_told(answer) or f"{self._url}{path}: {_why(answer)}")
+            raise ClientError(_message(answer) or f"{self._url}{path}: {_why(answer)}")
         return answer.json()
 
     def _send(
@@ -307,21 +244,15 @@ class Client:
         raise NobodyThereError(self._nobody())
 
 
-def _query(**asked: Any) -> str:
-    """The conditions that are set, as a URL has them."""
-    given = {key: one for key, one in asked.items() if one not in (None, False)}
-    return urlencode({key: "yes" if one is True else one for key, one in given.items()})
-
-
 def _me() -> str:
     return os.environ.get("SUDO_USER") or getpass.getuser()
 
 
-def _told(answer: _Answer) -> str | None:
+def _message(answer: _Answer) -> str | None:
     """The daemon's own error message; None for an answer that is not a daemon's."""
     try:
-        told: Any = answer.json()
-        title, words = str(told["title"]), str(told["description"])
+        error: Any = answer.json()
+        title, words = str(error["title"]), str(error["description"])
     except (ValueError, KeyError, TypeError):
         return None
     return words if title == "unknown" else f"{title}: {words}"
@@ -329,7 +260,7 @@ def _told(answer: _Answer) -> str | None:
 
 def _why(answer: _Answer) -> str:
     try:
-        told: Any = answer.json()
-        return f"{told.get('title', answer.status_code)}: {told.get('description', '')}"
+        error: Any = answer.json()
+        return f"{error.get('title', answer.status_code)}: {error.get('description', '')}"
     except ValueError:
         return f"HTTP {answer.status_code}"

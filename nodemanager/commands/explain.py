@@ -127,7 +127,9 @@ class _Asked:
             return self.of(path, given=False)
         daemon = client_of(found)
         try:
-            return daemon.explain(self.id, self.since, all=self.whole, job=self.is_job)
+            if self.is_job:
+                return daemon.get("jobs", self.id)
+            return daemon.get("explain", self.id, since=self.since, all=self.whole)
         except NobodyThereError as error:
             try:
                 existing_journal(path, given=False)

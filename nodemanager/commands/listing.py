@@ -118,7 +118,7 @@ def nodes(foreign: bool, config: str | None, **given: Any) -> None:
         more = f"; {hidden} that are not this pool's are left out (--all)" if hidden else ""
         return rows, more
 
-    _show(client(config).nodes, NODES, given, seen)
+    _show(partial(client(config).get, "nodes"), NODES, given, seen)
 
 
 @click.command(
@@ -144,7 +144,7 @@ def slots(config: str | None, **given: Any) -> None:
         free = None if total is None else max(0, total - len(rows))
         return rows, "" if free is None else f"; {free} of {total} are free"
 
-    _show(client(config).slots, SLOTS, given, seen)
+    _show(partial(client(config).get, "slots"), SLOTS, given, seen)
 
 
 @click.command(
@@ -170,7 +170,7 @@ def jobs(id: str | None, config: str | None, **given: Any) -> None:
         from nodemanager.commands.why_screen import job_screen
 
         show_it(
-            lambda: daemon.explain(id, job=True),
+            partial(daemon.get, "jobs", id),
             given["watch"],
             lambda shown: job_screen(shown, time.time()),
             as_json=given["as_json"] or given["output"] == "json",
@@ -185,7 +185,7 @@ def jobs(id: str | None, config: str | None, **given: Any) -> None:
             more = "; the queue has not been read yet, or nothing asks for nodes"
         return shown["jobs"], more
 
-    _show(daemon.jobs, JOBS, given, seen)
+    _show(partial(daemon.get, "jobs"), JOBS, given, seen)
 
 
 @click.command(
@@ -229,7 +229,7 @@ def events(
     if since is None and id is not None:
         since = 0.0
     if journal is None:
-        ask = partial(client(config).events, since, until=until, id=id, all=quiet)
+        ask = partial(client(config).get, "events", since=since, until=until, id=id, all=quiet)
     else:
         ask = partial(_from_journal, journal, since, until, id, quiet=quiet)
     _show(ask, GROUPS, given, lambda shown: (shown["groups"], ""))
@@ -266,7 +266,7 @@ def orders(config: str | None, **given: Any) -> None:
     Those of the whole pool come first: a pause, a parking, a paused rotation. Then each hold,
     cordon, drain and kill, by host.
     """
-    _show(client(config).orders, ORDERS, given, lambda shown: (shown["orders"], ""))
+    _show(partial(client(config).get, "orders"), ORDERS, given, lambda shown: (shown["orders"], ""))
 
 
 def _show(

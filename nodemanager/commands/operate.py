@@ -137,7 +137,7 @@ def _confirmed(config: str | None, given: Sequence[str]) -> list[str]:
     if not _can_ask():
         raise click.UsageError("without a terminal nobody can confirm the kill: give --yes")
     daemon = client(config)
-    rows = [(one, daemon.node(one)) for one in given]
+    rows = [(one, daemon.get("nodes", one)) for one in given]
     click.confirm(
         visible(f"kill {'; '.join(_about(row) for _, row in rows)}?"), abort=True, err=True
     )
@@ -190,17 +190,17 @@ def reload(as_json: bool, config: str | None) -> None:
     Windows and limits apply at once; what needs a restart is named. A wrong file changes nothing:
     its problems are printed, with exit code 2.
     """
-    told = client(config).reload()
+    reloaded = client(config).post("reload")
     if as_json:
-        print_json(told)
+        print_json(reloaded)
     else:
-        for one in told["changes"]:
+        for one in reloaded["changes"]:
             was, now = one["old"] or "unset", one["new"] or "unset"
             how = "" if one["applied"] else "  (needs a restart)"
             click.echo(visible(f"{one['option']}: {was} -> {now}{how}"))
-        if told["done"] and not told["changes"]:
+        if reloaded["done"] and not reloaded["changes"]:
             click.echo("nothing changed")
-        for problem in told["problems"]:
+        for problem in reloaded["problems"]:
             click.echo(visible(problem), err=True)
-    if not told["done"]:
+    if not reloaded["done"]:
         sys.exit(WRONG_CONFIGURATION)

@@ -40,7 +40,7 @@ def why(size: str | None, watch: float | None, as_json: bool, config: str | None
     daemon = client(config)
 
     def ask() -> Json:
-        shown = daemon.why(size)
+        shown = daemon.get("why", size=size)
         if size is not None and not shown["sizes"] and shown["aborted"] is None:
             hint = did_you_mean(size, shown["known"])
             known = ", ".join(shown["known"]) or "none"
@@ -71,7 +71,7 @@ def status(watch: float | None, as_json: bool, config: str | None) -> None:
         if as_json:
             return shown
         try:
-            return {**shown, "lately": daemon.events()["groups"]}
+            return {**shown, "lately": daemon.get("events")["groups"]}
         except ClientError:
             return shown
 

@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import click
 
 from nodemanager.commands import show
-from nodemanager.commands.client import TIMEOUT_S, ClientError
+from nodemanager.commands.client import TIMEOUT_S, Client, ClientError
 from nodemanager.commands.common import answered, client, examples
 from nodemanager.commands.waiting import seconds
 from nodemanager.core.model.reasons import Reason
@@ -130,12 +129,6 @@ SETTLED, FAILED, STUCK, LATE = 0, 1, 3, 4
 CODES = {"settled": SETTLED, "stuck": STUCK, "settling": LATE}
 
 
-class VerifyClient(Protocol):
-    """What is asked: the client of a running daemon."""
-
-    def verify(self, *, allow_empty: bool, within_s: float) -> Json: ...
-
-
 @dataclass(frozen=True)
 class VerifyResult:
     """How it ended: the exit code, the newest snapshot, and the error that ended it."""
@@ -213,7 +206,7 @@ def verify(
 
 
 def attempt(
-    daemon: VerifyClient,
+    daemon: Client,
     wait_s: float,
     interval_s: float,
     *,
@@ -234,7 +227,7 @@ def attempt(
         attempts += 1
         try:
             shown = _checked(
-                daemon.verify(allow_empty=allow_empty, within_s=min(within_s, TIMEOUT_S))
+                daemon.get("verify", allow_empty=allow_empty, within_s=min(within_s, TIMEOUT_S))
             )
         except ClientError as error:
             waited_s = clock() - began

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import click
 
 from nodemanager.errors import NodeManagerError
 from nodemanager.lib.logline import visible
+
+if TYPE_CHECKING:
+    from nodemanager.commands.client import Client
 
 LOOK_EVERY_S = 1.0
 SENT_AWAY = ("drain", "kill")
@@ -19,14 +22,6 @@ GOING = ("shutting_down", "changed_since_listing", "node_absent", "in_flight")
 
 class NotDoneError(NodeManagerError):
     """What was waited for did not come, or not in time."""
-
-
-class DaemonClient(Protocol):
-    """What is asked: the client of a running daemon."""
-
-    def standing(self) -> dict[str, Any]: ...
-    def nodes(self) -> dict[str, Any]: ...
-    def explain(self, id: str) -> dict[str, Any]: ...
 
 
 def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
@@ -51,7 +46,7 @@ wait_option = click.option(
 )
 
 
-def until_gone(daemon: DaemonClient, nodes: Iterable[str], limit_s: float) -> None:
+def until_gone(daemon: Client, nodes: Iterable[str], limit_s: float) -> None:
     """Wait until no drain or kill of these nodes stands, and they are gone; tell each.
 
     The daemon forgets an order once its node is gone, or when somebody undid it: then a later
@@ -60,12 +55,12 @@ def until_gone(daemon: DaemonClient, nodes: Iterable[str], limit_s: float) -> No
     seen: dict[str, str] = {}
 
     def look(left: frozenset[str]) -> Mapping[str, str]:
-        marks = daemon.standing().get("marks", ())
+        marks = daemon.status(with_names=True).get("marks", ())
         ordered = {mark["id"] for mark in marks if mark["kind"] in SENT_AWAY}
         done = left - ordered
         if not done:
             return {}
-        shown = daemon.nodes()
+        shown = daemon.get("nodes")
         listed = {row["node"]: row for row in shown["nodes"]}
         for id in sorted(done & listed.keys()):
             # The newest decision may be older than the end of the order.
@@ -77,11 +72,11 @@ def until_gone(daemon: DaemonClient, nodes: Iterable[str], limit_s: float) -> No
     _until(frozenset(nodes), look, limit_s)
 
 
-def until_clean(daemon: DaemonClient, records: Iterable[str], limit_s: float) -> None:
+def until_clean(daemon: Client, records: Iterable[str], limit_s: float) -> None:
     """Wait until these records are clean; tell each. Raises NotDoneError."""
 
     def look(left: frozenset[str]) -> Mapping[str, str]:
-        states = {id: daemon.explain(id)["record"]["state"] for id in left}
+        states = {id: daemon.get("explain", id)["record"]["state"] for id in left}
         return {id: f"{id} is clean" for id, state in states.items() if state == "cleaned"}
 
     _until(frozenset(records), look, limit_s)

@@ -34,5 +34,5 @@ def test_a_refusal_begins_with_what_it_is_and_not_with_an_address(
     answer._content = json.dumps(body).encode()
     monkeypatch.setattr(Client, "_send", lambda self, *given, **more: answer)
     with pytest.raises(ClientError) as caught:
-        Client.__new__(Client).backlog_marks()
+        Client.__new__(Client).get("backlog", "marks")
     assert str(caught.value) == says

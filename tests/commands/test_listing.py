@@ -39,11 +39,9 @@ class Daemon:
         assert made.decided is not None
         self._decision = DecisionView(made.decided, made.last, made.settings, APPLY)
 
-    def nodes(self) -> dict[str, Any]:
-        return json.loads(json.dumps(lists.nodes(lists.ListRequest(self._decision))))  # type: ignore[no-any-return]
-
-    def slots(self) -> dict[str, Any]:
-        return json.loads(json.dumps(lists.slots(lists.ListRequest(self._decision))))  # type: ignore[no-any-return]
+    def get(self, name: str) -> dict[str, Any]:
+        made = lists.LISTS[name].answer(lists.ListRequest(self._decision))
+        return json.loads(json.dumps(made))  # type: ignore[no-any-return]
 
 
 @pytest.fixture

@@ -49,8 +49,15 @@ class Daemon:
         message = f"{id} is being shut down"
         return {"done": True, "result": "done", "message": message, "node": id}
 
-    def standing(self) -> dict[str, Any]:
+    def get(self, what: str, *id: str) -> dict[str, Any]:
+        if what == "nodes":
+            return self.node(*id) if id else self.nodes()
+        assert what == "explain"
+        return self.explained()
+
+    def status(self, *, with_names: bool) -> dict[str, Any]:
         """Each time somebody looks, one order more is carried out."""
+        assert with_names
         shown = {"marks": [{"kind": "drain", "id": id} for id in self.ordered]}
         self.ordered = self.ordered[1:]
         return shown
@@ -62,11 +69,12 @@ class Daemon:
             rows = []
         return {"plan": f"p{self.plans}", "nodes": rows}
 
-    def explain(self, id: str) -> dict[str, Any]:
+    def explained(self) -> dict[str, Any]:
         self.looks += 1
         return {"record": {"state": "cleaned" if self.looks > 1 else "stale"}}
 
-    def reload(self) -> dict[str, Any]:
+    def post(self, *path: str) -> dict[str, Any]:
+        assert path == ("reload",)
         return self.reloaded
 
 
@@ -209,7 +217,7 @@ def test_waiting_ends_in_time_and_names_what_is_left(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stands = {"marks": [{"kind": "drain", "id": "i-1"}]}
-    monkeypatch.setattr(daemon, "standing", lambda: stands)
+    monkeypatch.setattr(daemon, "status", lambda *, with_names: stands)
     assert run("drain", "i-1", "--wait", "0.05") == 1
     assert "not done within 0.05 s: i-1; the order stands" in capsys.readouterr().err
 

@@ -59,7 +59,8 @@ class Daemon:
     asked_at: list[float] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
 
-    def verify(self, *, allow_empty: bool, within_s: float) -> dict[str, Any]:
+    def get(self, what: str, *, allow_empty: bool, within_s: float) -> dict[str, Any]:
+        assert what == "verify"
         self.asked_at.append(self.now - 1000.0)
         self.limits.append(within_s)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

@@ -33,24 +33,24 @@ class Daemon:
         self._decision = DecisionView(made.decided, made.last, made.settings, APPLY)
         self.asked: list[tuple[float | None, float | None, str | None, bool]] = []
 
-    def why(self, size: str | None) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(json.dumps(answers.answer(self._decision, size)))
-        return told
+    def get(self, *path: str, **asked: Any) -> dict[str, Any]:
+        match path:
+            case ["why"]:
+                found = answers.answer(self._decision, asked["size"])
+            case ["jobs"]:
+                found = waiting(ListRequest(self._decision))
+            case ["jobs", id]:
+                try:
+                    found = explain_job(self._decision, id, source="daemon", journal=None)
+                except UnknownIdError as error:
+                    raise ClientError(str(error)) from error
+            case _:
+                assert path == ("events",)
+                found = self._events(**asked)
+        return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
-    def jobs(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(json.dumps(waiting(ListRequest(self._decision))))
-        return told
-
-    def explain(self, id: str, *, job: bool) -> dict[str, Any]:
-        assert job
-        try:
-            told = explain_job(self._decision, id, source="daemon", journal=None)
-        except UnknownIdError as error:
-            raise ClientError(str(error)) from error
-        return json.loads(json.dumps(told))  # type: ignore[no-any-return]
-
-    def events(
-        self, since: float | None, *, until: float | None, id: str | None, all: bool
+    def _events(
+        self, since: float | None, until: float | None, id: str | None, all: bool
     ) -> dict[str, Any]:
         self.asked.append((since, until, id, all))
         group = {

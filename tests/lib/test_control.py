@@ -107,7 +107,7 @@ def test_a_command_over_the_socket_needs_no_token_and_is_by_whom_the_kernel_says
         Command(Verb.PAUSE, f"ann as {ME}", "an upgrade"),
     ]
     assert client(home).status()["pool"] == "pool"
-    assert "marks" in client(home).standing()
+    assert "marks" in client(home).status(with_names=True)
 
 
 def test_a_file_that_was_broken_meanwhile_keeps_nobody_from_the_daemon(
@@ -169,7 +169,7 @@ def test_over_tcp_it_goes_where_it_is_told_to_and_with_the_token(
     server = serve(port=0)
     client(home, server.url).order(Verb.PAUSE, reason="x")
     assert [command.by for command in daemon.heard] == [ME]
-    assert client(home, f"{server.url}/").standing()["pool"] == "pool"
+    assert client(home, f"{server.url}/").status(with_names=True)["pool"] == "pool"
 
 
 def test_a_socket_that_a_killed_daemon_left_is_nobody_and_the_next_one_takes_it(
