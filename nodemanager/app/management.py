@@ -10,19 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.actors.base import tell
-from nodemanager.actors.daemon.backlog_marks import (
-    ApplyBacklog,
-    BacklogView,
-    ShowBacklog,
-    StopBacklog,
-)
 from nodemanager.actors.messages import Ordered, PowerAsked, Ref
 from nodemanager.app import adapters
 from nodemanager.app.state import StateDirectory
 from nodemanager.config import Config
 from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.model.lease import LeaseView
-from nodemanager.core.operate.backlog import Order, Statuses
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.httpserver.server import HttpServer
@@ -86,25 +79,6 @@ class OperatorCommands:
         return self.elsewhere() or self.ask(message)
 
 
-class BacklogCommands:
-    """Gives backlog requests to the daemon actor of `commands` and waits for its answers."""
-
-    def __init__(self, commands: OperatorCommands) -> None:
-        self._ask, self._order = commands.ask, commands.order
-
-    def show(self) -> BacklogView | str:
-        shown: BacklogView | str = self._ask(ShowBacklog)
-        return shown
-
-    def apply(self, order: Order) -> Statuses | str:
-        found: Statuses | str = self._order(lambda answered: ApplyBacklog(order, answered))
-        return found
-
-    def stop(self, by: str) -> int | str:
-        count: int | str = self._order(lambda answered: StopBacklog(by, answered))
-        return count
-
-
 @dataclass(frozen=True)
 class Management:
     """What the management server needs of the process that it shows."""
@@ -147,7 +121,6 @@ class Management:
             takes_over=not dry_run,
             token=token,
             commands=self.commands,
-            backlog=BacklogCommands(self.commands),
             explanations=explanations,
             healthy_for=healthy_for,
             read_token=read_token,

@@ -13,70 +13,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import falcon
 from falcon.asgi import Request, Response
 
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.model.settings import Settings
 from nodemanager.core.operate.backlog import (
+    ApplyBacklog,
+    BacklogView,
     Candidate,
     IndexedPlan,
     Item,
     ItemAction,
-    ItemMarks,
     Order,
+    ShowBacklog,
     Statuses,
+    StopBacklog,
     adoptable,
     proposal,
     statuses,
 )
 from nodemanager.lib.logline import Json, as_json, timestamp
 from nodemanager.lib.workers import Workers
-from nodemanager.web.commands import Doorkeeper, bad_request, body_of, text_of, user_named
+from nodemanager.web.commands import Commands, bad_request, body_of, text_of, user_named
+from nodemanager.web.door import Door
 
 MOST_ITEMS = 100_000
 
 
-class BacklogView(Protocol):
-    """The newest decision, with what it leaves to an operator."""
-
-    @property
-    def seen(self) -> IndexedPlan | None: ...
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def store(self) -> str | None: ...
-    @property
-    def account(self) -> str | None: ...
-    @property
-    def mode(self) -> str: ...
-    @property
-    def marks(self) -> ItemMarks: ...
-
-
-class BacklogRequests(Protocol):
-    """The requests to the daemon. A text in place of an answer says why there is none."""
-
-    def show(self) -> BacklogView | str: ...
-
-    def apply(self, order: Order) -> Statuses | str: ...
-
-    def stop(self, by: str) -> int | str: ...
-
-
-def add_backlog(app: Any, backlog: BacklogRequests, door: Doorkeeper, workers: Workers) -> None:
-    app.add_route("/api/backlog", _Shown(backlog, door, workers, _plan_json))
-    app.add_route("/api/backlog/marks", _Shown(backlog, door, workers, _marks_json))
-    app.add_route("/api/backlog/apply", _Apply(backlog, door, workers))
-    app.add_route("/api/backlog/stop", _Stop(backlog, door, workers))
+def add_backlog(app: Any, daemon: Commands, door: Door, workers: Workers) -> None:
+    app.add_route("/api/backlog", _Shown(daemon, door, workers, _plan_json))
+    app.add_route("/api/backlog/marks", _Shown(daemon, door, workers, _marks_json))
+    app.add_route("/api/backlog/apply", _Apply(daemon, door, workers))
+    app.add_route("/api/backlog/stop", _Stop(daemon, door, workers))
 
 
 @dataclass(frozen=True, slots=True)
 class _Resource:
-    _backlog: BacklogRequests
-    _door: Doorkeeper
+    _daemon: Commands
+    _door: Door
     _workers: Workers
 
 
@@ -86,7 +63,7 @@ class _Shown(_Resource):
 
     async def on_get(self, request: Request, response: Response) -> None:
         self._door.lets_in(request)
-        shown = await self._workers.run(self._backlog.show)
+        shown = await self._workers.run(self._daemon.ask, ShowBacklog)
         if isinstance(shown, str):
             raise falcon.HTTPServiceUnavailable(title="no answer", description=shown)
         if shown.seen is None:
@@ -101,7 +78,7 @@ class _Apply(_Resource):
         self._door.lets_in(request)
         order = _order(await body_of(request, {"by", "pool", "store", "account", "items"}))
         order = replace(order, by=user_named(request, order.by))
-        found = await self._workers.run(self._backlog.apply, order)
+        found = await self._workers.run(self._daemon.order, partial(ApplyBacklog, order))
         if isinstance(found, str):
             raise falcon.HTTPConflict(title="not applied", description=found)
         _send(response, {"items": _items_json(found)})
@@ -112,7 +89,8 @@ class _Stop(_Resource):
         self._door.lets_in(request)
         given = await request.get_media(default_when_empty={})
         by = text_of(given, "by") if isinstance(given, dict) else ""
-        count = await self._workers.run(self._backlog.stop, user_named(request, by))
+        stop = partial(StopBacklog, user_named(request, by))
+        count = await self._workers.run(self._daemon.order, stop)
         if isinstance(count, str):
             raise falcon.HTTPServiceUnavailable(title="no answer", description=count)
         _send(response, {"stopped": count})
@@ -214,5 +192,5 @@ def _candidate_json(one: Candidate) -> Json:
     }
 
 
-_BESIDE = tuple(one.name for one in fields(Candidate) if one.name not in ("item", "standing"))
+_BESIDE = tuple(one.name for one in fields(Candidate) if one.name not in ("item", "status"))
 _STAMPS = ("last_sign_at", "created_at")

@@ -26,7 +26,7 @@ from nodemanager.core.operate.replies import Command, Reply, Result, lacks_reaso
 from nodemanager.core.operate.verbs import CommandTarget, Takes, Verb
 from nodemanager.journal.explained import plain
 from nodemanager.lib.workers import Workers
-from nodemanager.web.door import user_of
+from nodemanager.web.door import Door, user_of
 
 LONGEST = 1000
 MOST_FORCED = 20
@@ -57,12 +57,15 @@ class Commands(Protocol):
         """Carry out a command; gives its outcome."""
         ...
 
+    def ask(self, message: Callable[[Callable[[Any], None]], Any]) -> Any:
+        """The daemon's answer to what `message` makes of the function that takes the answer.
 
-class Doorkeeper(Protocol):
-    """Checks whether a request has the token."""
+        A text says why there is none.
+        """
+        ...
 
-    def lets_in(self, request: Request) -> None:
-        """Raise falcon's 401, 403 or 404 for a request without the token."""
+    def order(self, message: Callable[[Callable[[Any], None]], Any]) -> Any:
+        """The same of a message that changes something."""
         ...
 
 
@@ -78,7 +81,7 @@ def user_named(request: Request, said: str) -> str:
     return user if said in ("", user) else f"{said} as {user}"
 
 
-def add_commands(app: Any, commands: Commands, door: Doorkeeper, workers: Workers) -> None:
+def add_commands(app: Any, commands: Commands, door: Door, workers: Workers) -> None:
     """Add the commands' routes; each command waits for the daemon in one of `workers`."""
     for verb in Verb:
         # Some clouds' ids contain slashes.
@@ -90,7 +93,7 @@ def add_commands(app: Any, commands: Commands, door: Doorkeeper, workers: Worker
 class _Order:
     verb: Verb
     commands: Commands
-    door: Doorkeeper
+    door: Door
     workers: Workers
 
     async def on_post(self, request: Request, response: Response, id: str | None = None) -> None:
@@ -166,7 +169,7 @@ def bad_request(what: str) -> falcon.HTTPBadRequest:
 # A scheduler's own power saving says that it wants nodes up, or down.
 
 
-def add_power(app: Any, power: Commands, door: Doorkeeper) -> None:
+def add_power(app: Any, power: Commands, door: Door) -> None:
     for direction in ("resume", "suspend"):
         app.add_route(f"/api/power/{direction}", _Said(direction, power, door))
 
@@ -175,7 +178,7 @@ def add_power(app: Any, power: Commands, door: Doorkeeper) -> None:
 class _Said:
     direction: str
     power: Commands
-    door: Doorkeeper
+    door: Door
 
     async def on_post(self, request: Request, response: Response) -> None:
         self.door.lets_in(request)
@@ -194,14 +197,14 @@ Reload = Callable[[str], dict[str, Any] | None]
 """Reads the file again for whom; None where the daemon did not answer in time."""
 
 
-def add_reload(app: Any, reload: Reload, door: Doorkeeper, workers: Workers) -> None:
+def add_reload(app: Any, reload: Reload, door: Door, workers: Workers) -> None:
     app.add_route("/api/reload", _Reload(reload, door, workers))
 
 
 @dataclass(frozen=True, slots=True)
 class _Reload:
     reload: Reload
-    door: Doorkeeper
+    door: Door
     workers: Workers
 
     async def on_post(self, request: Request, response: Response) -> None:

@@ -25,7 +25,7 @@ from nodemanager.journal.explained import MOST, Part, plain
 from nodemanager.journal.job import explain_any
 from nodemanager.lib.logline import Json
 from nodemanager.lib.workers import Workers
-from nodemanager.web.commands import Doorkeeper
+from nodemanager.web.door import Door
 
 SOURCE = "daemon"
 
@@ -54,7 +54,7 @@ class ExplainResource:
     the path names."""
 
     explanations: Explanations
-    door: Doorkeeper
+    door: Door
     workers: Workers
     ask: Callable[..., Json]
 
@@ -77,7 +77,7 @@ class ExplainResource:
             ) from error
 
 
-def add_explain(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
+def add_explain(app: Any, explanations: Explanations, door: Door, workers: Workers) -> None:
     # Some clouds' ids contain slashes.
     app.add_route("/api/explain/{id:path}", ExplainResource(explanations, door, workers, _explain))
 
@@ -99,7 +99,7 @@ PATH = "/api/verify"
 def add_verify(
     app: Any,
     explanations: Explanations,
-    door: Doorkeeper,
+    door: Door,
     workers: Workers,
     now: Callable[[], float],
 ) -> None:
@@ -116,7 +116,7 @@ def as_json(verified: Verification) -> Json:
 @dataclass(frozen=True, slots=True)
 class _Verify:
     explanations: Explanations
-    door: Doorkeeper
+    door: Door
     workers: Workers
     now: Callable[[], float]
 

@@ -52,11 +52,11 @@ from nodemanager.journal.job import explain_job, job_json
 from nodemanager.journal.story import lately, latest
 from nodemanager.lib.logline import Json
 from nodemanager.lib.workers import Workers
-from nodemanager.web.commands import Doorkeeper
+from nodemanager.web.door import Door
 from nodemanager.web.explain import SOURCE, ExplainResource, Explanations
 
 
-def add_why(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
+def add_why(app: Any, explanations: Explanations, door: Door, workers: Workers) -> None:
     routes: dict[str, Callable[..., Json]] = {
         "/api/why": lambda decision, _, request: answer(decision, request.get_param("size")),
         "/api/jobs/{id:path}": _job,
@@ -274,7 +274,7 @@ LISTS: Mapping[str, ListAnswer] = {
 }
 
 
-def add_lists(app: Any, explanations: Explanations, door: Doorkeeper, workers: Workers) -> None:
+def add_lists(app: Any, explanations: Explanations, door: Door, workers: Workers) -> None:
     routes: dict[str, Callable[..., Json]] = {
         f"/api/{name}": listed.asked for name, listed in LISTS.items()
     }

@@ -48,7 +48,7 @@ from nodemanager.lib import foreign
 from nodemanager.lib.log import get, hide
 from nodemanager.lib.logline import Json
 from nodemanager.lib.workers import Workers
-from nodemanager.web.backlog import BacklogRequests, add_backlog
+from nodemanager.web.backlog import add_backlog
 from nodemanager.web.commands import Commands, Reload, add_commands, add_power, add_reload
 from nodemanager.web.dashboard.dashboard import Dashboard
 from nodemanager.web.door import Door
@@ -179,7 +179,6 @@ class ManagementServer(HttpServer):
         control_socket: Path | None = None,
         takes_over: bool = True,
         commands: Commands | None = None,
-        backlog: BacklogRequests | None = None,
         explanations: Explanations | None = None,
         read_token: str | None = None,
         public_url: str | None = None,
@@ -202,8 +201,7 @@ class ManagementServer(HttpServer):
         if commands is not None:
             add_commands(app, commands, door, workers)
             add_power(app, commands, door)
-        if backlog is not None:
-            add_backlog(app, backlog, door, workers)
+            add_backlog(app, commands, door, workers)
         if reload is not None:
             add_reload(app, reload, door, workers)
         if explanations is not None:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.daemon.backlog_marks import StopBacklog
 from nodemanager.actors.messages import Beat, Ordered
 from nodemanager.core.model.world import Tags
-from nodemanager.core.operate.backlog import Item, ItemState, Order, adoptable
+from nodemanager.core.operate.backlog import Item, ItemState, Order, StopBacklog, adoptable
 from nodemanager.core.operate.replies import Command
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import BadRequest, CloudError, NotSent, RemoteError, Throttled

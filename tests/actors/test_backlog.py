@@ -9,15 +9,20 @@ from typing import Any
 
 import pytest
 
-from nodemanager.actors.daemon.backlog_marks import (
-    ApplyBacklog,
-    BacklogView,
-    ShowBacklog,
-    StopBacklog,
-)
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Guarantee
-from nodemanager.core.operate.backlog import Item, ItemAction, ItemState, Order, Statuses, proposal
+from nodemanager.core.operate.backlog import (
+    ApplyBacklog,
+    BacklogView,
+    Item,
+    ItemAction,
+    ItemState,
+    Order,
+    ShowBacklog,
+    Statuses,
+    StopBacklog,
+    proposal,
+)
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal

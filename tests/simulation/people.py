@@ -11,18 +11,22 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from nodemanager.actors.daemon.backlog_marks import (
-    ApplyBacklog,
-    BacklogView,
-    ShowBacklog,
-    StopBacklog,
-)
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.model.annotations import FORCIBLE
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.operate.backlog import Item, ItemAction, Order, adoptable, proposal
+from nodemanager.core.operate.backlog import (
+    ApplyBacklog,
+    BacklogView,
+    Item,
+    ItemAction,
+    Order,
+    ShowBacklog,
+    StopBacklog,
+    adoptable,
+    proposal,
+)
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan

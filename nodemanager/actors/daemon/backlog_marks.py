@@ -6,7 +6,7 @@ they are in the journal before anything is let go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,11 +17,12 @@ from nodemanager.core.execute.workflow import Action, End, Key
 from nodemanager.core.explain.events import record_fields
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.backlog import (
     OVER,
     PASSING,
+    ApplyBacklog,
+    BacklogView,
     IndexedPlan,
     Item,
     ItemAction,
@@ -29,7 +30,9 @@ from nodemanager.core.operate.backlog import (
     ItemState,
     ItemStatus,
     Order,
+    ShowBacklog,
     Statuses,
+    StopBacklog,
     due_adoptions,
     indexed_plan,
     marks_of,
@@ -40,44 +43,6 @@ from nodemanager.core.plan.plan import Plan
 from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.journal.kept import BACKLOG_MARKS
 from nodemanager.lib.log import WARNING
-
-
-@dataclass(frozen=True)
-class BacklogView:
-    """What the newest decision leaves to an operator, and for which store and account.
-
-    `seen` is None while no decision could be taken; `marks` are the items that are let go.
-    """
-
-    seen: IndexedPlan | None
-    settings: Settings
-    store: str | None
-    account: str | None
-    mode: str
-    marks: ItemMarks
-
-
-@dataclass(frozen=True, slots=True)
-class ShowBacklog:
-    """Show an operator what is held back, and what is let go."""
-
-    answered: Callable[[BacklogView], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyBacklog:
-    """Apply a plan that an operator reviewed. Answered with how each item stands, or why not."""
-
-    order: Order
-    answered: Callable[[Statuses | str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class StopBacklog:
-    """Let nothing more go. Answered with how many marks were taken off, or a problem."""
-
-    by: str
-    answered: Callable[[int | str], None]
 
 
 @dataclass(eq=False)

@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodemanager.actors.base import OnDeath, RoleActor, Timer, tell
-from nodemanager.actors.daemon.backlog_marks import (
-    ApplyBacklog,
-    BacklogMarks,
-    ShowBacklog,
-    StopBacklog,
-)
+from nodemanager.actors.daemon.backlog_marks import BacklogMarks
 from nodemanager.actors.daemon.command_answers import OperatorMarks
 from nodemanager.actors.daemon.context import Context, DaemonInputs
 from nodemanager.actors.daemon.decisions import Decisions, PlanOrders
@@ -63,6 +58,7 @@ from nodemanager.core.observe.facts import (
     SettingsTaken,
     TagsAnswered,
 )
+from nodemanager.core.operate.backlog import ApplyBacklog, ShowBacklog, StopBacklog
 from nodemanager.core.replay.fold import Start
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.log import Logger

@@ -13,7 +13,7 @@ claim, as a pair is by uuid *and* incarnation (P1). Without a claim it stays pai
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -364,3 +364,44 @@ def due_adoptions(found: Statuses) -> tuple[Item, ...]:
     return tuple(
         item for item, one in found if item.action is ItemAction.ADOPT and one.state not in OVER
     )
+
+
+# What an operator asks the daemon, each with the function that takes the answer.
+
+
+@dataclass(frozen=True)
+class BacklogView:
+    """What the newest decision leaves to an operator, and for which store and account.
+
+    `seen` is None while no decision could be taken; `marks` are the items that are let go.
+    """
+
+    seen: IndexedPlan | None
+    settings: Settings
+    store: str | None
+    account: str | None
+    mode: str
+    marks: ItemMarks
+
+
+@dataclass(frozen=True, slots=True)
+class ShowBacklog:
+    """Show an operator what is held back, and what is let go."""
+
+    answered: Callable[[BacklogView], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyBacklog:
+    """Apply a plan that an operator reviewed. Answered with how each item stands, or why not."""
+
+    order: Order
+    answered: Callable[[Statuses | str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StopBacklog:
+    """Let nothing more go. Answered with how many marks were taken off, or a problem."""
+
+    by: str
+    answered: Callable[[int | str], None]
