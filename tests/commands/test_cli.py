@@ -368,8 +368,9 @@ def test_its_version_and_help() -> None:
 
 
 def every_command(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
-    for name in group.commands:
-        command = group.commands[name]
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         yield (*names, name)
         if isinstance(command, click.Group):
             yield from every_command(command, *names, name)
