@@ -19,7 +19,7 @@ from tests.cloud.openstack.helpers import (
     ports_of,
 )
 from tests.cloud.openstack.nova import refused
-from tests.cloud.openstack.server import OpenStackServer, answering, changed, plain
+from tests.cloud.openstack.server import OpenStackServer, answering
 from tests.cloud.openstack.things import ADDRESS, PORT, VOLUME, neutron
 
 pytestmark = pytest.mark.socket
@@ -91,35 +91,10 @@ def test_a_port_without_a_name_that_nova_gave_back_stays(openstack: OpenStackSer
         ours.release(pinned)
 
 
-def test_an_operator_s_volume_and_address_are_not_ours(openstack: OpenStackServer) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
-    for tags in ({}, {"nodemanager-pool": "blue"}, {**our_tags(made), "nodemanager-pool": "red"}):
-        volume = openstack.things.add(VOLUME, metadata=tags)
-        openstack.things.attach(volume, made.id)
-        port = ports_of(openstack, made.id)[0]
-        openstack.things.add(ADDRESS, tags=neutron_tags(tags), port_id=port)
-    assert {leftover.kind for leftover in ours.pins(made.id)} == {INTERFACE}
-    ours.destroy(made.id)
-    assert ours.find_leftovers() == ()
-
-
 def test_a_node_of_no_pool_pins_nothing(openstack: OpenStackServer) -> None:
     theirs = by_hand(openstack)
     assert ports_of(openstack, theirs)
     assert cloud(openstack).pins(theirs) == ()
-
-
-def test_what_is_on_hold_stays(openstack: OpenStackServer) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
-    volume = openstack.things.add(VOLUME, metadata={**our_tags(made), "nodemanager-hold": "yes"})
-    openstack.things.attach(volume, made.id)
-    assert volume not in {leftover.id for leftover in ours.pins(made.id)}
-    ours.destroy(made.id)
-    assert ours.find_leftovers() == ()
-    with pytest.raises(LeftAlone, match="held"):
-        ours.release(Leftover(DISK, volume, made.id))
 
 
 def test_what_another_server_uses_by_now_stays(openstack: OpenStackServer) -> None:
@@ -132,47 +107,6 @@ def test_what_another_server_uses_by_now_stays(openstack: OpenStackServer) -> No
         openstack.things.attach(pinned[kind].id, other.id)
         with pytest.raises(LeftAlone):
             ours.release(pinned[kind])
-
-
-def test_leftovers_are_found_by_their_tags_alone(openstack: OpenStackServer) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
-    pin(openstack, made)
-    assert ours.find_leftovers() == ()
-    ours.destroy(made.id)
-    found = ours.find_leftovers()
-    assert {leftover.kind for leftover in found} == {INTERFACE, DISK}
-    assert {leftover.node_id for leftover in found} == {""}
-    for leftover in found:
-        assert ours.release(leftover) is Outcome.ACCEPTED
-        assert ours.release(leftover) is Outcome.GONE
-    # The port had the address.
-    (address,) = ours.find_leftovers()
-    assert address.kind is IP
-    assert ours.release(address) is Outcome.ACCEPTED
-    assert ours.release(address) is Outcome.GONE
-
-
-def test_a_thing_of_a_live_incarnation_stays_though_its_node_id_is_unknown(
-    openstack: OpenStackServer,
-) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
-    volume = openstack.things.add(VOLUME, metadata=our_tags(made))
-    assert ours.find_leftovers() == ()
-    with pytest.raises(LeftAlone, match="running"):
-        ours.release(Leftover(DISK, volume, ""))
-
-
-def test_a_server_that_is_being_deleted_keeps_its_things(openstack: OpenStackServer) -> None:
-    ours = cloud(openstack)
-    openstack.nova.delete_s = 60
-    made = ours.create(order())
-    pin(openstack, made)
-    pinned = ours.pins(made.id)
-    ours.destroy(made.id)
-    assert {ours.release(leftover) for leftover in pinned} == {Outcome.ACCEPTED}
-    assert not openstack.called("network DELETE /ports/{id}")
 
 
 def test_a_volume_takes_its_time_to_go(openstack: OpenStackServer) -> None:
@@ -210,30 +144,6 @@ def test_what_a_refused_delete_means(
             ours.release(leftover)
     else:
         assert ours.release(leftover) is expected
-
-
-@pytest.mark.parametrize(
-    ("action", "answer"),
-    [
-        pytest.param("network GET /ports", {"after": changed(lambda body: {})}, id="no-list"),
-        pytest.param(
-            "network GET /ports", {"after": changed(lambda body: {"ports": [{}]})}, id="no-id"
-        ),
-        pytest.param("network GET /ports", {"before": plain(404, "<h1>nginx</h1>")}, id="proxy"),
-        pytest.param("volume GET /volumes/detail", {"before": lambda: None}, id="cut"),
-        pytest.param("compute GET /servers/detail", {"before": plain(200, "")}, id="servers"),
-    ],
-)
-def test_an_answer_that_is_not_whole_finds_no_leftover(
-    openstack: OpenStackServer, action: str, answer: dict[str, Any]
-) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
-    pin(openstack, made)
-    ours.destroy(made.id)
-    openstack.fault(action, times=9, **answer)
-    with pytest.raises(CloudError):
-        ours.find_leftovers()
 
 
 def test_an_address_that_goes_between_two_pages_hides_no_other(openstack: OpenStackServer) -> None:

@@ -202,7 +202,7 @@ GCE = (
         "cloud/gce/leftovers.py",
         "            if other is not None and other.id not in {node.id for node in owners()}:\n",
         "            if False:\n",
-        "tests/cloud/gce/test_leftovers.py::"
-        "test_a_disk_that_another_instance_uses_now_is_left_alone",
+        "tests/contract/test_leftovers_contract.py::"
+        "test_what_another_node_uses_by_now_stays[gce]",
     ),
 )

@@ -11,7 +11,8 @@ SHARED = (
         "cloud/leftovers.py",
         "return self.tags.get(POOL_TAG) == pool and bool(self.incarnation)",
         "return bool(self.incarnation)",
-        "tests/cloud/gce/test_leftovers.py::test_an_operators_own_disk_is_never_named_or_released",
+        "tests/contract/test_leftovers_contract.py::"
+        "test_an_operator_s_own_things_are_never_pinned_found_or_released[gce]",
     ),
     TextMutant(
         "D4",
@@ -19,8 +20,8 @@ SHARED = (
         "cloud/leftovers.py",
         "            if thing.incarnation not in live\n",
         "",
-        "tests/cloud/openstack/test_leftovers.py::"
-        "test_a_thing_of_a_live_incarnation_stays_though_its_node_id_is_unknown",
+        "tests/contract/test_leftovers_contract.py::"
+        "test_nothing_of_a_node_that_lives_is_released[openstack]",
     ),
     TextMutant(
         "D4",
@@ -28,7 +29,8 @@ SHARED = (
         "cloud/leftovers.py",
         "        if thing.held:\n",
         "        if False:\n",
-        "tests/cloud/gce/test_leftovers.py::test_a_disk_on_hold_is_left_alone",
+        "tests/contract/test_leftovers_contract.py::"
+        "test_an_operator_may_take_a_thing_out_of_our_hands[gce-on-hold]",
     ),
     TextMutant(
         "D4",
@@ -36,7 +38,8 @@ SHARED = (
         "cloud/leftovers.py",
         "        if leftover.tagged and not thing.is_ours(self.pool):\n",
         "        if False:\n",
-        "tests/cloud/gce/test_leftovers.py::test_an_operators_own_disk_is_never_named_or_released",
+        "tests/contract/test_leftovers_contract.py::"
+        "test_an_operator_s_own_things_are_never_pinned_found_or_released[gce]",
     ),
     TextMutant(
         "D4",
@@ -44,8 +47,8 @@ SHARED = (
         "cloud/leftovers.py",
         "        if others := sorted(self.others(wire, leftover, thing, owners)):\n",
         "        if others := sorted(())[1:]:\n",
-        "tests/cloud/gce/test_leftovers.py::"
-        "test_a_disk_that_another_instance_uses_now_is_left_alone",
+        "tests/contract/test_leftovers_contract.py::"
+        "test_what_another_node_uses_by_now_stays[gce]",
     ),
     TextMutant(
         "D4",
@@ -53,7 +56,8 @@ SHARED = (
         "cloud/leftovers.py",
         "        if states := sorted({self.state(node) for node in owners()} - {self.ENDED}):\n",
         "        if states := sorted(()):\n",
-        "tests/cloud/gce/test_leftovers.py::test_the_disk_of_a_node_that_lives_is_left_alone",
+        "tests/contract/test_leftovers_contract.py::"
+        "test_nothing_of_a_node_that_lives_is_released[gce]",
     ),
     TextMutant(
         "D4",
@@ -61,7 +65,8 @@ SHARED = (
         "cloud/leftovers.py",
         '            raise LeftAlone(f"the node of {thing.what} is unknown")\n',
         "            return []\n",
-        "tests/cloud/gce/test_leftovers.py::test_a_disk_whose_node_is_unknown_is_left_alone",
+        "tests/contract/test_leftovers_contract.py::"
+        "test_a_thing_of_nobody_known_is_left_alone[gce]",
     ),
     TextMutant(
         "D4",
@@ -69,8 +74,8 @@ SHARED = (
         "cloud/leftovers.py",
         "            raise IncompleteListing(f\"find leftovers: node {node.id or '?'}: {error}\") from error\n",
         "            return str(error)[:0]\n",
-        "tests/cloud/gce/test_leftovers.py::"
-        "test_a_node_whose_labels_cant_be_read_might_own_any_disk",
+        "tests/contract/test_leftovers_contract.py::"
+        "test_a_node_whose_tags_can_t_be_read_might_own_anything[gce]",
     ),
     TextMutant(
         "D6",
