@@ -19,7 +19,7 @@ from nodemanager.core.plan import leftovers
 from nodemanager.core.plan.leftovers import Ledger
 from nodemanager.errors import CloudError, LeftAlone, Throttled, Unauthorized
 from tests.cloud.orders import POOL
-from tests.contract.leftover_sites import SITES, LeftoverSite
+from tests.contract.cloud_sites import SITES, CloudSite
 
 pytestmark = pytest.mark.socket
 
@@ -34,7 +34,7 @@ HELD = {POOL_TAG: POOL, INCARNATION_TAG: "f" * 32, HOLD_TAG: "yes"}
 
 
 @pytest.fixture(params=SITES)
-def site(request: pytest.FixtureRequest) -> Iterator[LeftoverSite]:
+def site(request: pytest.FixtureRequest) -> Iterator[CloudSite]:
     """A cloud whose server has nothing to say against what was asked."""
     made = SITES[request.param]()
     yield made
@@ -44,11 +44,11 @@ def site(request: pytest.FixtureRequest) -> Iterator[LeftoverSite]:
     assert wrong == []
 
 
-def made(site: LeftoverSite) -> CloudNode:
+def made(site: CloudSite) -> CloudNode:
     return site.driver.create(site.order())
 
 
-def ended_with_volume(site: LeftoverSite) -> Leftover:
+def ended_with_volume(site: CloudSite) -> Leftover:
     """The volume that a node of ours left behind, as the ledger has it."""
     node = made(site)
     volume = site.add_volume(node, site.tags(node))
@@ -60,7 +60,7 @@ def found(driver: CloudDriver) -> set[str]:
     return {one.id for one in driver.find_leftovers()}
 
 
-def test_an_operator_s_own_things_are_never_pinned_found_or_released(site: LeftoverSite) -> None:
+def test_an_operator_s_own_things_are_never_pinned_found_or_released(site: CloudSite) -> None:
     node = made(site)
     things = [thing for tags in OTHERS[:2] for thing in site.pin(node, tags)]
     for tags in (*OTHERS[2:], HELD):
@@ -85,7 +85,7 @@ def test_an_operator_s_own_things_are_never_pinned_found_or_released(site: Lefto
     ],
 )
 def test_an_operator_may_take_a_thing_out_of_our_hands(
-    site: LeftoverSite, tags: dict[str, str], why: str
+    site: CloudSite, tags: dict[str, str], why: str
 ) -> None:
     volume = ended_with_volume(site)
     assert found(site.driver) == {volume.id}
@@ -97,7 +97,7 @@ def test_an_operator_may_take_a_thing_out_of_our_hands(
     assert site.sent() == 0
 
 
-def test_nothing_of_a_node_that_lives_is_released(site: LeftoverSite) -> None:
+def test_nothing_of_a_node_that_lives_is_released(site: CloudSite) -> None:
     """By the node's id, by the incarnation alone, and where it is taken from the node."""
     node = made(site)
     things = site.pin(node, site.tags(node))
@@ -114,7 +114,7 @@ def test_nothing_of_a_node_that_lives_is_released(site: LeftoverSite) -> None:
     assert site.sent() == 0
 
 
-def test_the_things_of_a_node_that_is_being_deleted_wait(site: LeftoverSite) -> None:
+def test_the_things_of_a_node_that_is_being_deleted_wait(site: CloudSite) -> None:
     node = made(site)
     things = site.pin(node, site.tags(node))
     site.dying(node.id)
@@ -123,7 +123,7 @@ def test_the_things_of_a_node_that_is_being_deleted_wait(site: LeftoverSite) -> 
     assert site.sent() == 0
 
 
-def test_what_another_node_uses_by_now_stays(site: LeftoverSite) -> None:
+def test_what_another_node_uses_by_now_stays(site: CloudSite) -> None:
     volume, other = ended_with_volume(site), made(site)
     site.attach(volume.id, other.id)
     assert site.driver.find_leftovers() == ()
@@ -132,7 +132,7 @@ def test_what_another_node_uses_by_now_stays(site: LeftoverSite) -> None:
     assert site.sent() == 0
 
 
-def test_a_thing_of_nobody_known_is_left_alone(site: LeftoverSite) -> None:
+def test_a_thing_of_nobody_known_is_left_alone(site: CloudSite) -> None:
     """Neither the ledger nor a tag says which node it was made for."""
     volume = ended_with_volume(site)
     site.set_tags(volume.id, {})
@@ -142,7 +142,7 @@ def test_a_thing_of_nobody_known_is_left_alone(site: LeftoverSite) -> None:
 
 
 def test_all_pages_are_followed_and_a_release_is_an_order_once_and_then_a_question(
-    site: LeftoverSite,
+    site: CloudSite,
 ) -> None:
     node = made(site)
     volumes = {site.add_volume(node, site.tags(node)) for _ in range(5)}
@@ -157,7 +157,7 @@ def test_all_pages_are_followed_and_a_release_is_an_order_once_and_then_a_questi
 
 
 @pytest.mark.parametrize("site", ["ec2", "azure", "openstack"], indirect=True)
-def test_an_address_waits_for_the_interface_that_bears_it(site: LeftoverSite) -> None:
+def test_an_address_waits_for_the_interface_that_bears_it(site: CloudSite) -> None:
     node = made(site)
     _volume, *borne = site.pin(node, site.tags(node))
     interface, address = sorted(borne, key=lambda one: one.order)
@@ -170,7 +170,7 @@ def test_an_address_waits_for_the_interface_that_bears_it(site: LeftoverSite) ->
 
 
 def test_a_delete_that_is_refused_is_a_typed_error_or_a_thing_in_use_or_gone(
-    site: LeftoverSite,
+    site: CloudSite,
 ) -> None:
     volume = ended_with_volume(site)
     cases: list[tuple[Callable[[], Any], type[CloudError] | Outcome]] = [
@@ -194,7 +194,7 @@ def test_a_delete_that_is_refused_is_a_typed_error_or_a_thing_in_use_or_gone(
 
 
 @pytest.mark.parametrize("how", ["failed", "lost"])
-def test_releases_that_fail_twice_are_tried_until_all_is_gone(site: LeftoverSite, how: str) -> None:
+def test_releases_that_fail_twice_are_tried_until_all_is_gone(site: CloudSite, how: str) -> None:
     node = made(site)
     things = site.pin(node, site.tags(node))
     site.end(node.id)
@@ -228,7 +228,7 @@ def came_to(driver: CloudDriver, leftover: Leftover) -> Outcome | CloudError:
         return error
 
 
-def test_an_answer_that_is_not_whole_is_never_nothing_l1(site: LeftoverSite) -> None:
+def test_an_answer_that_is_not_whole_is_never_nothing_l1(site: CloudSite) -> None:
     volume = ended_with_volume(site)
     failures: list[tuple[str, dict[str, Any]]] = [
         (action, how)
@@ -243,7 +243,7 @@ def test_an_answer_that_is_not_whole_is_never_nothing_l1(site: LeftoverSite) -> 
     assert found(site.driver) == {volume.id}
 
 
-def test_a_node_whose_tags_can_t_be_read_might_own_anything(site: LeftoverSite) -> None:
+def test_a_node_whose_tags_can_t_be_read_might_own_anything(site: CloudSite) -> None:
     volume = ended_with_volume(site)
     made(site)
     action, how = site.no_owner

@@ -1332,7 +1332,7 @@ MUTANTS = (
         "cloud/transport.py",
         "        if not told:\n            return\n",
         "        return\n",
-        "tests/cloud/ec2/test_listings.py::test_every_page_is_followed",
+        "tests/contract/test_cloud_contract.py::test_listing_twice_gives_the_same[ec2]",
     ),
     TextMutant(
         "L2",

@@ -273,19 +273,6 @@ def test_an_image_that_is_nowhere_is_told(azure: AzureServer, image: str) -> Non
         cloud(azure, create={"image": image}).check_image()
 
 
-def test_an_image_that_we_may_not_ask_for_stops_no_boot(azure: AzureServer) -> None:
-    azure.fault("images.market", before=refusal("AuthorizationFailed", 403))
-    cloud(azure).check_image()
-
-
-def test_a_question_for_the_image_that_is_put_off_puts_off_the_boot(azure: AzureServer) -> None:
-    azure.fault("images.market", before=refusal("TooManyRequests", 429))
-    ours = cloud(azure)
-    with pytest.raises(Throttled):
-        ours.check_image()
-    ours.check_image()
-
-
 # What Azure refuses.
 
 
@@ -360,22 +347,6 @@ def test_a_tag_that_azure_cant_hold_is_refused_before_anything_is_sent(azure: Az
 
 
 # What becomes of the operation.
-
-
-def test_a_create_is_answered_at_once_with_the_node_as_it_is(azure: AzureServer) -> None:
-    """No thread waits for the operation, which may take minutes (U13)."""
-    azure.world.takes = 1000.0
-    ours = cloud(azure)
-    asked = order()
-    made = ours.create(asked)
-    assert (made.state, made.tags, made.problems) == (CloudState.PENDING, asked.tags, ())
-    (listed,) = ours.list_nodes().items
-    assert replace(listed, addresses=()) == replace(made, pending="", addresses=())
-    assert ours.finish(made.pending, None) == made.pending
-    for one in azure.world.operations.values():
-        one.due = 0.0
-    # Another process may ask, too: all that it needs is in `pending`.
-    assert cloud(azure).finish(made.pending, None) is None
 
 
 @pytest.mark.parametrize(
@@ -474,31 +445,6 @@ def test_what_cant_be_taken_back_is_no_refused_create_yet_u6(
 
 
 @pytest.mark.parametrize(
-    ("method", "how"),
-    [
-        pytest.param(OPERATION, {"before": refusal("TooManyRequests", 429)}, id="throttled"),
-        pytest.param(OPERATION, {"before": refusal("AuthorizationFailed", 403)}, id="no-right"),
-        pytest.param(OPERATION, {"before": refusal("NotFound", 404)}, id="not-known"),
-        pytest.param(OPERATION, {"before": plain(502, "")}, id="proxy"),
-        pytest.param(OPERATION, {"after": lost}, id="cut"),
-    ],
-)
-def test_once_the_create_has_begun_no_error_says_that_nothing_was_made_u6(
-    azure: AzureServer, method: str, how: dict[str, Any]
-) -> None:
-    ours = cloud(azure)
-    azure.fault(method, **how)
-    asked = order()
-    made = ours.create(asked)
-    assert (made.name, made.tags, made.problems) == (asked.name, asked.tags, ())
-    with pytest.raises(CloudError):
-        ours.finish(made.pending, None)
-    assert ours.finish(made.pending, None) is None
-    assert len(azure.called(PUT)) == 1
-    assert ours.ask(made.id) is not None
-
-
-@pytest.mark.parametrize(
     "how",
     [
         pytest.param({"after": lost}, id="lost"),
@@ -518,30 +464,6 @@ def test_a_create_whose_answer_was_lost_is_repeated_and_makes_no_second_machine_
     assert again.tags == asked.tags
     assert [one["properties"]["vmId"] for one in azure.world.of(VMS)] == [again.id]
     assert all(call.headers["if-none-match"] == "*" for call in azure.called(PUT))
-
-
-@pytest.mark.parametrize("fails", [False, True], ids=["made", "not-made"])
-def test_a_create_that_is_found_by_its_name_is_followed_to_its_end(
-    azure: AzureServer, fails: bool
-) -> None:
-    """Its answer was lost, and nobody has the link to its operation."""
-    azure.world.takes = 1000.0
-    azure.world.create_fails = [NO_ROOM] if fails else []
-    ours, asked = cloud(azure), order()
-    azure.fault(PUT, after=lost)
-    with pytest.raises(CloudError):
-        ours.create(asked)
-    found = ours.create(asked)
-    assert found.state is CloudState.PENDING
-    assert cloud(azure).finish(found.pending, None) == found.pending
-    for one in azure.world.operations.values():
-        one.due = 0.0
-    ended = cloud(azure).finish(found.pending, None)
-    if fails:
-        assert isinstance(ended, CloudError)
-        assert not ended.definite
-    else:
-        assert ended is None
 
 
 def test_a_name_that_is_taken_by_another_order_is_a_refusal(azure: AzureServer) -> None:
@@ -585,23 +507,6 @@ def test_no_secret_is_in_an_error_that_repeats_what_was_sent(
 # Destroys.
 
 
-def test_a_destroy_is_accepted_and_the_node_is_stopping_until_it_is_not_known_d3(
-    azure: AzureServer,
-) -> None:
-    ours = cloud(azure)
-    made = ours.create(order())
-    azure.world.takes = 1000.0
-    assert ours.destroy(made.id) is Outcome.ACCEPTED
-    assert ours.destroy(made.id) is Outcome.ACCEPTED
-    node = ours.ask(made.id)
-    assert node is not None
-    assert (node.state, node.is_absent) == (CloudState.STOPPING, False)
-    for one in azure.world.operations.values():
-        one.due = 0
-    assert ours.ask(made.id) is None
-    assert ours.destroy(made.id) is Outcome.UNKNOWN
-
-
 def test_a_destroy_that_fails_later_shows_the_node_again(azure: AzureServer) -> None:
     ours = cloud(azure)
     made = ours.create(order())
@@ -619,26 +524,6 @@ def test_a_destroy_that_comes_second_is_unknown_not_gone(azure: AzureServer) -> 
     made = ours.create(order())
     azure.fault("virtualMachines.delete", before=lambda: plain(204, "")())
     assert ours.destroy(made.id) is Outcome.UNKNOWN
-
-
-@pytest.mark.parametrize(
-    ("code", "status", "expected"),
-    [
-        ("AnotherOperationInProgress", 409, CloudError),
-        ("ScopeLocked", 409, BadRequest),
-        ("AuthorizationFailed", 403, Unauthorized),
-        ("TooManyRequests", 429, Throttled),
-    ],
-)
-def test_a_destroy_that_azure_refuses_is_an_error(
-    azure: AzureServer, code: str, status: int, expected: type[CloudError]
-) -> None:
-    ours = cloud(azure)
-    made = ours.create(order())
-    azure.fault("virtualMachines.delete", before=refusal(code, status))
-    with pytest.raises(expected, match=code):
-        ours.destroy(made.id)
-    assert ours.ask(made.id) is not None
 
 
 # Adoptions.

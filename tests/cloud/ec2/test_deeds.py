@@ -19,8 +19,6 @@ from nodemanager.errors import (
 from tests.cloud.ec2.helpers import POOL, PUBLIC_KEY, by_hand, cloud, order
 from tests.cloud.ec2.moto_server import (
     MotoServer,
-    Reply,
-    plain,
     refusal,
     replaced,
     truncated,
@@ -76,27 +74,6 @@ def test_the_client_token_and_the_user_data_travel_in_the_body(server: MotoServe
     assert (call.method, call.query) == ("POST", "")
 
 
-def test_libcloud_s_own_retrying_does_not_repeat_a_create(
-    server: MotoServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS", "1")
-    server.fault("RunInstances", times=5, before=plain(503, "busy"))
-    with pytest.raises(CloudError):
-        cloud(server).create(order())
-    assert len(server.called("RunInstances")) == 1
-
-
-def test_a_redirect_does_not_repeat_a_create(server: MotoServer) -> None:
-    def moved() -> Reply:
-        return Reply("307 Moved", [("Location", f"{server.url}/")], b"")
-
-    server.fault("RunInstances", before=moved)
-    with pytest.raises(CloudError) as caught:
-        cloud(server).create(order())
-    assert not caught.value.definite
-    assert len(server.called("RunInstances")) == 1
-
-
 @pytest.mark.parametrize(
     "spoiled",
     [
@@ -120,17 +97,6 @@ def test_a_cloud_that_drops_our_tags_is_told_on(server: MotoServer) -> None:
     server.fault("RunInstances", after=replaced("nodemanager-", "somebody-"))
     node = cloud(server).create(order())
     assert any("tags" in line for line in node.problems)
-
-
-def test_an_error_s_text_does_not_repeat_the_user_data(server: MotoServer) -> None:
-    wanted = order(user_data="ping_secret=hush")
-    coded = base64.b64encode(b"ping_secret=hush").decode()
-    said = f"bad value '{coded}' or ping_secret=hush"
-    server.fault("RunInstances", before=refusal("InvalidParameterValue", 400, said))
-    with pytest.raises(CloudError) as caught:
-        cloud(server).create(wanted)
-    seen = [str(caught.value), str(caught.value.__cause__), str(caught.value.__context__)]
-    assert not any(coded in text or "hush" in text for text in seen)
 
 
 def test_a_scratch_volume_is_made_and_goes_with_the_node(server: MotoServer) -> None:

@@ -162,14 +162,6 @@ def test_an_outage_without_a_code_tells_when_to_come_back(server: MotoServer) ->
     assert caught.value.retry_after == 30.0
 
 
-def test_termination_protection_is_told(server: MotoServer) -> None:
-    ec2 = cloud(server)
-    made = ec2.create(order())
-    server.fault("TerminateInstances", before=refusal("OperationNotPermitted", 400, "protected"))
-    with pytest.raises(BadRequest, match="protected"):
-        ec2.destroy(made.id)
-
-
 def test_no_code_has_two_meanings() -> None:
     kinds = [
         ec2_errors.QUOTA,

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from nodemanager.cloud.tags import HOLD_TAG, POOL_TAG
 from nodemanager.core.model.world import CloudState
 from nodemanager.errors import (
-    CloudError,
     ForeignAnswer,
-    IncompleteListing,
 )
 from tests.cloud.ec2.helpers import cloud, order
 from tests.cloud.ec2.moto_server import (
     MotoServer,
     Reply,
-    lost,
     plain,
     replaced,
-    truncated,
 )
 from tests.cloud.ec2.moto_things import NAMESPACE
 
@@ -33,79 +27,23 @@ def test_an_empty_reservation_set_is_a_true_empty(server: MotoServer) -> None:
     assert listed.complete
 
 
-def test_every_page_is_followed(server: MotoServer) -> None:
-    ec2 = cloud(server, page_size=2)
-    made = {ec2.create(order(f"compute-{number}")).id for number in range(7)}
-    assert {node.id for node in ec2.list_nodes().items} == made
-    asked = [call.params for call in server.called("DescribeInstances")]
-    assert [params["MaxResults"] for params in asked] == ["2"] * 4
-    assert ["NextToken" in params for params in asked] == [False, True, True, True]
-
-
-def test_a_server_that_gives_smaller_pages_than_asked_for_is_followed(server: MotoServer) -> None:
-    ec2 = cloud(server)
-    server.page_limit = 1
-    made = {ec2.create(order(f"compute-{number}")).id for number in range(3)}
-    assert {node.id for node in ec2.list_nodes().items} == made
-    assert server.called("DescribeInstances")[0].params["MaxResults"] == "1000"
-
-
-def test_pages_that_repeat_are_no_listing(server: MotoServer) -> None:
-    ec2 = cloud(server, page_size=1)
-    for number in range(3):
-        ec2.create(order(f"compute-{number}"))
-    first: list[bytes] = []
-
-    def again(reply: Reply) -> Reply:
-        first.append(reply.body)
-        return Reply(reply.status, reply.headers, first[0])
-
-    server.fault("DescribeInstances", times=9, after=again)
-    with pytest.raises(IncompleteListing):
-        ec2.list_nodes()
-    assert len(first) == 2
-
-
 @pytest.mark.parametrize(
-    ("spoiled", "error"),
+    ("old", "new"),
     [
-        pytest.param({"after": truncated}, IncompleteListing, id="half-an-answer"),
-        pytest.param({"after": lost}, CloudError, id="no-answer"),
-        pytest.param(
-            {"after": replaced(NAMESPACE, "http://ec2.amazonaws.com/doc/2016-11-15")},
-            ForeignAnswer,
-            id="another-namespace",
-        ),
-        pytest.param(
-            {"after": replaced("DescribeInstancesResponse", "ListAllMyBucketsResult")},
-            ForeignAnswer,
-            id="another-service",
-        ),
-        pytest.param(
-            {"after": replaced("reservationSet", "somethingElse")},
-            ForeignAnswer,
-            id="no-reservation-set",
-        ),
-        pytest.param(
-            {"after": replaced("instancesSet", "somethingElse")},
-            ForeignAnswer,
-            id="a-reservation-without-instances",
-        ),
-        pytest.param({"before": plain(200, "")}, IncompleteListing, id="an-empty-body"),
-        pytest.param({"before": plain(200, "<html/>")}, ForeignAnswer, id="a-web-page"),
-        pytest.param({"before": plain(404, "<html/>")}, ForeignAnswer, id="a-proxy-s-404"),
-        pytest.param({"before": plain(502, "bad gateway")}, CloudError, id="a-bad-gateway"),
+        pytest.param(NAMESPACE, NAMESPACE.rstrip("/"), id="another-namespace"),
+        pytest.param("DescribeInstancesResponse", "ListAllMyBucketsResult", id="another-service"),
+        pytest.param("reservationSet", "somethingElse", id="no-reservation-set"),
+        pytest.param("instancesSet", "somethingElse", id="a-reservation-without-instances"),
     ],
 )
 def test_what_is_not_wholly_ec2_s_answer_is_no_listing(
-    server: MotoServer, spoiled: dict[str, Any], error: type[CloudError]
+    server: MotoServer, old: str, new: str
 ) -> None:
     ec2 = cloud(server)
     ec2.create(order())
-    server.fault("DescribeInstances", **spoiled)
-    with pytest.raises(error) as caught:
+    server.fault("DescribeInstances", after=replaced(old, new))
+    with pytest.raises(ForeignAnswer) as caught:
         ec2.list_nodes()
-    assert type(caught.value) is error
     assert not caught.value.definite
     assert len(ec2.list_nodes().items) == 1
 
@@ -233,14 +171,6 @@ def test_an_id_is_asked_for_with_no_filter(server: MotoServer) -> None:
     assert found.tags.pool == "red"
     (call,) = server.called("DescribeInstances")
     assert [name for name in call.params if name not in ("Action", "Version")] == ["InstanceId.1"]
-
-
-def test_an_answer_about_another_node_to_a_question_by_id_is_refused(server: MotoServer) -> None:
-    ec2 = cloud(server)
-    made = ec2.create(order())
-    server.fault("DescribeInstances", after=replaced(made.id, "i-0ffffffffffffffff"))
-    with pytest.raises(ForeignAnswer, match="other nodes"):
-        ec2.ask(made.id)
 
 
 def test_an_empty_answer_to_a_question_by_id_is_no_denial(server: MotoServer) -> None:

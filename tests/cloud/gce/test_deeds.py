@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -200,65 +199,7 @@ def test_an_image_that_is_nowhere_is_told_before_anything_is_created(gce: GceSer
     assert gce.called(INSERT) == []
 
 
-def test_an_image_that_we_may_not_ask_for_stops_no_boot(gce: GceServer) -> None:
-    ours = cloud(gce, create={"image": "projects/debian-cloud/global/images/family/debian-12"})
-    gce.fault("images.getFromFamily", times=9, before=refusal("forbidden", 403))
-    ours.check_image()
-    assert ours.create(order()).state is CloudState.PENDING
-
-
-def test_a_question_for_the_image_that_is_put_off_puts_off_the_boot(gce: GceServer) -> None:
-    gce.fault("images.get", before=refusal("rateLimitExceeded", 403))
-    ours = cloud(gce)
-    with pytest.raises(Throttled):
-        ours.check_image()
-    ours.check_image()
-
-
 # What becomes of the operation.
-
-
-def test_a_create_is_answered_at_once_with_the_node_as_it_is_ordered(gce: GceServer) -> None:
-    """No thread waits for the operation, which may take minutes (U13)."""
-    gce.project.takes = 1000.0
-    ours = cloud(gce)
-    asked = order()
-    made = ours.create(asked)
-    assert (made.state, made.tags, made.problems) == (CloudState.PENDING, asked.tags, ())
-    (listed,) = ours.list_nodes().items
-    known = replace(made, created_at=listed.created_at, pending="")
-    assert replace(listed, addresses=()) == known
-    assert made.created_at == pytest.approx(listed.created_at, abs=2)
-    assert ours.finish(made.pending, None) == made.pending
-    gce.project.pending[0].due = 0.0
-    # Another process may ask, too: all that it needs is in `pending`.
-    assert cloud(gce).finish(made.pending, None) is None
-    assert gce.called("zoneOperations.wait") == []
-
-
-@pytest.mark.parametrize(
-    ("method", "how"),
-    [
-        pytest.param(OPERATION, {"before": refusal("rateLimitExceeded", 403)}, id="throttled"),
-        pytest.param(OPERATION, {"before": refusal("forbidden", 403)}, id="no-right-to-ask"),
-        pytest.param(OPERATION, {"before": refusal("notFound", 404)}, id="forgotten"),
-        pytest.param(OPERATION, {"before": plain(502, "")}, id="proxy"),
-        pytest.param(OPERATION, {"after": lost}, id="cut"),
-    ],
-)
-def test_once_the_insert_has_begun_no_error_says_that_nothing_was_made_u6(
-    gce: GceServer, method: str, how: dict[str, Any]
-) -> None:
-    """What fails is the question, so it is no answer to it."""
-    ours = cloud(gce)
-    gce.fault(method, **how)
-    asked = order()
-    made = ours.create(asked)
-    assert (made.state, made.tags) == (CloudState.PENDING, asked.tags)
-    with pytest.raises(CloudError):
-        ours.finish(made.pending, None)
-    assert ours.finish(made.pending, None) is None
-    assert [node.id for node in ours.list_nodes().items] == [made.id]
 
 
 def test_an_insert_without_a_target_is_unclear_where_its_operation_cant_be_asked_for_u6(
@@ -359,32 +300,6 @@ def test_a_repeated_create_that_google_no_longer_knows_finds_its_node_by_name(
     assert len(gce.project.instances) == 1
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["made", "not-made"])
-def test_a_create_that_is_found_by_its_name_is_followed_to_its_end(
-    gce: GceServer, fails: bool
-) -> None:
-    """Its answer was lost, and Google no longer knows the request: nobody has its operation."""
-    gce.project.takes = 1000.0
-    if fails:
-        gce.project.next_fails.append(("ZONE_RESOURCE_POOL_EXHAUSTED", "no room"))
-    ours, asked = cloud(gce), order()
-    gce.fault(INSERT, after=lost)
-    with pytest.raises(CloudError):
-        ours.create(asked)
-    gce.project._requests.clear()
-    found = ours.create(asked)
-    assert found.state is CloudState.PENDING
-    assert cloud(gce).finish(found.pending, None) == found.pending
-    gce.project.pending[0].due = 0.0
-    ended = cloud(gce).finish(found.pending, None)
-    assert [node.id for node in ours.list_nodes().items] == ([] if fails else [found.id])
-    if fails:
-        assert isinstance(ended, CloudError)
-        assert not ended.definite
-    else:
-        assert ended is None
-
-
 def test_a_name_that_another_node_has_makes_no_node_of_ours(gce: GceServer) -> None:
     asked = order("compute1", incarnation="ab" * 16)
     by_hand(gce, name="compute1-abababab")
@@ -407,39 +322,7 @@ def test_two_lives_of_one_record_never_share_a_name(gce: GceServer) -> None:
     assert len(names) == 2
 
 
-@pytest.mark.parametrize(
-    "user_data",
-    [
-        pytest.param("https://example.org/ping?ping_secret=verysecret", id="url"),
-        pytest.param("#!/bin/sh\nword=verysecret\n", id="script"),
-    ],
-)
-def test_no_secret_of_a_node_is_in_an_error(
-    gce: GceServer, caplog: pytest.LogCaptureFixture, user_data: str
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    asked = order(user_data=user_data)
-    gce.fault(INSERT, before=refusal("invalid", 400, f"bad value '{asked.user_data}'"))
-    with pytest.raises(BadRequest) as caught:
-        cloud(gce).create(asked)
-    assert "verysecret" not in str(caught.value) + repr(caught.value.__cause__) + caplog.text
-
-
 # Destroys and adoptions.
-
-
-def test_a_node_that_is_being_deleted_is_stopping_and_then_not_there(gce: GceServer) -> None:
-    ours = cloud(gce)
-    made = ours.create(order())
-    gce.project.takes = 0.2
-    assert ours.destroy(made.id) is Outcome.ACCEPTED
-    going = ours.ask(made.id)
-    assert going is not None
-    assert (going.state, going.is_absent) == (CloudState.STOPPING, False)
-    assert ours.destroy(made.id) is Outcome.ACCEPTED
-    gce.project.pending[0].due = 0.0
-    assert ours.ask(made.id) is None
-    assert ours.destroy(made.id) is Outcome.UNKNOWN
 
 
 def test_a_node_of_another_zone_is_destroyed_where_it_is(gce: GceServer) -> None:
@@ -447,25 +330,6 @@ def test_a_node_of_another_zone_is_destroyed_where_it_is(gce: GceServer) -> None
     assert cloud(gce).destroy(far) is Outcome.ACCEPTED
     (call,) = gce.called("instances.delete")
     assert (call.path["zone"], call.path["instance"]) == ("europe-west4-a", far)
-
-
-@pytest.mark.parametrize(
-    ("how", "expected"),
-    [
-        ({"before": refusal("forbidden", 403)}, Unauthorized),
-        ({"before": refusal("resourceNotReady", 400)}, BadRequest),
-        ({"after": lost}, CloudError),
-    ],
-)
-def test_a_destroy_that_google_refuses_is_told(
-    gce: GceServer, how: dict[str, Any], expected: type[CloudError]
-) -> None:
-    ours = cloud(gce)
-    made = ours.create(order())
-    gce.fault("instances.delete", **how)
-    with pytest.raises(CloudError) as caught:
-        ours.destroy(made.id)
-    assert type(caught.value) is expected
 
 
 def test_one_that_stops_already_is_accepted_whatever_google_says_of_it(gce: GceServer) -> None:

@@ -17,11 +17,7 @@ from nodemanager.errors import (
     CloudError,
     ForeignAnswer,
     IncompleteListing,
-    MalformedId,
-    Throttled,
-    Unauthorized,
 )
-from tests.cloud.faults import lost, truncated
 from tests.cloud.gce.helpers import POOL, ZONE, by_hand, cloud, order
 from tests.cloud.gce.project import ZONES
 from tests.cloud.gce.server import GceServer, changed, plain, refusal
@@ -41,19 +37,6 @@ def test_every_page_of_every_zone_is_followed(gce: GceServer, filtered: bool) ->
     tokens = [call.query.get("pageToken") for call in gce.called(LIST)]
     assert len(tokens) == 5
     assert len(set(tokens)) == 5
-
-
-def test_google_may_give_shorter_pages_than_asked_for(gce: GceServer) -> None:
-    made = {by_hand(gce, labels={"nodemanager-pool": POOL}) for _ in range(7)}
-    gce.page_limit = 1
-    assert {node.id for node in cloud(gce).list_nodes().items} == made
-
-
-def test_pages_that_never_end_are_no_listing(gce: GceServer) -> None:
-    gce.fault(LIST, times=99, after=changed(lambda told: told.update(nextPageToken="MA==")))
-    with pytest.raises(IncompleteListing, match="endlessly"):
-        cloud(gce).list_nodes()
-    assert len(gce.called(LIST)) == 2
 
 
 def warned(code: str) -> Callable[[Any], None]:
@@ -122,33 +105,6 @@ def test_a_zone_that_cant_be_reached_is_no_empty_zone(gce: GceServer) -> None:
     with pytest.raises(CloudError) as caught:
         ours.ask(kept)
     assert not caught.value.definite
-
-
-@pytest.mark.parametrize(
-    ("how", "expected"),
-    [
-        pytest.param({"before": plain(200, "<html>Welcome</html>")}, IncompleteListing, id="html"),
-        pytest.param({"before": plain(200, "[]")}, ForeignAnswer, id="list"),
-        pytest.param({"before": plain(204, "")}, ForeignAnswer, id="no-content"),
-        pytest.param({"before": plain(502, "<html>")}, CloudError, id="502"),
-        pytest.param({"before": plain(429, "", "7")}, Throttled, id="429-of-a-proxy"),
-        pytest.param({"before": refusal("backendError", 503)}, CloudError, id="503"),
-        pytest.param({"before": refusal("forbidden", 403)}, Unauthorized, id="403"),
-        pytest.param({"after": truncated}, IncompleteListing, id="half"),
-        pytest.param({"after": lost}, CloudError, id="cut"),
-    ],
-)
-def test_what_is_not_wholly_googles_answer_is_no_listing(
-    gce: GceServer, how: dict[str, Any], expected: type[CloudError]
-) -> None:
-    by_hand(gce, labels={"nodemanager-pool": POOL})
-    gce.fault(LIST, **how)
-    with pytest.raises(CloudError) as caught:
-        cloud(gce).list_nodes()
-    assert type(caught.value) is expected
-    assert caught.value.retry_after == (7.0 if expected is Throttled else None)
-    # No request is sent again.
-    assert len(gce.called(LIST)) == 1
 
 
 STATES = {
@@ -262,40 +218,6 @@ def test_a_node_is_asked_for_by_its_number_not_by_its_name(gce: GceServer) -> No
     assert found is not None
     assert found.name == name
     assert all(call.path["instance"] in (made.id, again) for call in gce.called("instances.get"))
-
-
-@pytest.mark.parametrize("odd", ["", "i-0abc", "compute1", "0", "-1", "1" * 21, "../1"])
-def test_an_id_that_no_instance_can_have_is_no_evidence_p1a(gce: GceServer, odd: str) -> None:
-    ours = cloud(gce)
-    for ask in (ours.ask, ours.destroy, ours.pins):
-        with pytest.raises(MalformedId):
-            ask(odd)
-    assert gce.calls == []
-
-
-def test_an_answer_about_another_instance_is_no_answer(gce: GceServer) -> None:
-    ours = cloud(gce)
-    made = ours.create(order())
-    for other in ("4111111111111111111", None):
-        gce.fault("instances.get", after=changed(lambda told, other=other: told.update(id=other)))
-        with pytest.raises(ForeignAnswer):
-            ours.ask(made.id)
-
-
-@pytest.mark.parametrize(
-    ("reason", "status"),
-    [("forbidden", 403), ("rateLimitExceeded", 403), ("backendError", 503), ("invalid", 400)],
-)
-def test_only_googles_own_not_found_denies_a_node_d3(
-    gce: GceServer, reason: str, status: int
-) -> None:
-    ours = cloud(gce)
-    made = ours.create(order())
-    gce.fault("instances.get", times=2, before=refusal(reason, status))
-    for ask in (ours.ask, ours.destroy):
-        with pytest.raises(CloudError, match=reason):
-            ask(made.id)
-    assert ours.ask(made.id) is not None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from nodemanager.errors import (
     Throttled,
     Unauthorized,
 )
-from tests.cloud.faults import Reply, truncated
 from tests.cloud.openstack.account import SERVER_GROUP, network, server_group
 from tests.cloud.openstack.helpers import by_hand, cloud, order
 from tests.cloud.openstack.nova import NO_VALID_HOST
@@ -134,38 +133,6 @@ def test_a_name_that_none_or_several_have_makes_no_server(
     with pytest.raises(BadRequest, match=re.escape(f"[Cloud Create] {said}")):
         ours.create(order())
     assert openstack.called(CREATE) == []
-
-
-def test_a_create_whose_answer_is_truncated_is_found_by_its_record_and_sent_once(
-    openstack: OpenStackServer,
-) -> None:
-    ours, asked = cloud(openstack), order()
-    openstack.fault(CREATE, after=truncated)
-    with pytest.raises(CloudError) as caught:
-        ours.create(asked)
-    assert not caught.value.definite
-    assert asked.tags.record is not None
-    (found,) = ours.find_by_record(asked.tags.record)
-    assert found.tags == asked.tags
-    assert len(openstack.called(CREATE)) == 1
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(refusal(429, "slow"), id="throttled"),
-        pytest.param(lambda: Reply(307, b"", {"Location": "/compute/v2.1/servers"}), id="redirect"),
-        pytest.param(lambda: None, id="cut"),
-    ],
-)
-def test_no_create_is_sent_twice_whatever_libcloud_is_told_to_repeat(
-    openstack: OpenStackServer, monkeypatch: pytest.MonkeyPatch, answer: Any
-) -> None:
-    monkeypatch.setenv("LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS", "1")
-    openstack.fault(CREATE, times=9, before=answer)
-    with pytest.raises(CloudError):
-        cloud(openstack, timeout=3.0).create(order())
-    assert len(openstack.called(CREATE)) == 1
 
 
 @pytest.mark.parametrize(
@@ -309,18 +276,6 @@ def test_a_node_without_a_host_is_a_stopped_one_in_error(openstack: OpenStackSer
     (seen,) = ours.list_nodes().items
     assert (seen.state, seen.raw_state) == (CloudState.STOPPED, "ERROR")
     assert ours.destroy(made.id) is Outcome.ACCEPTED
-
-
-def test_the_ping_secret_is_in_no_error(openstack: OpenStackServer) -> None:
-    asked = order()
-    coded = base64.b64encode(asked.user_data.encode()).decode()
-    openstack.fault(CREATE, before=refusal(400, f"Invalid user_data {coded} {asked.user_data}"))
-    with pytest.raises(BadRequest) as caught:
-        cloud(openstack).create(asked)
-    told = f"{caught.value} {caught.value.__cause__}"
-    assert "Invalid user_data" in told
-    assert "hush" not in told
-    assert coded not in told
 
 
 def test_what_nova_would_refuse_is_not_sent(openstack: OpenStackServer) -> None:

@@ -176,13 +176,3 @@ def test_a_cell_that_is_down_hides_the_owner_of_a_leftover(openstack: OpenStackS
         ours.release(Leftover(DISK, volume, ""))
     with pytest.raises(LeftAlone, match="unknown"):
         ours.release(Leftover(DISK, volume, made.id))
-
-
-def test_no_service_is_asked_twice_whatever_libcloud_is_told_to_repeat(
-    openstack: OpenStackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS", "1")
-    openstack.fault("network GET /ports", times=9, before=lambda: None)
-    with pytest.raises(CloudError):
-        cloud(openstack, timeout=3.0).find_leftovers()
-    assert len(openstack.called("network GET /ports")) == 1

@@ -68,7 +68,8 @@ GCE = (
         "cloud/gce/wire.py",
         "            if not refusal.is_not_found:\n                raise\n",
         "",
-        "tests/cloud/gce/test_listings.py::test_only_googles_own_not_found_denies_a_node_d3",
+        "tests/contract/test_answers_contract.py::"
+        "test_only_the_cloud_s_own_not_found_denies_a_node_d3[gce]",
     ),
     TextMutant(
         "D3",
@@ -76,7 +77,8 @@ GCE = (
         "cloud/gce/wire.py",
         "        if found.id != node_id:\n",
         "        if False:\n",
-        "tests/cloud/gce/test_listings.py::test_an_answer_about_another_instance_is_no_answer",
+        "tests/contract/test_answers_contract.py::"
+        "test_an_answer_about_another_node_is_no_answer[gce]",
     ),
     TextMutant(
         "D3",
@@ -144,8 +146,8 @@ GCE = (
         "cloud/gce/adapter.py",
         "return None if is_done(told) else pending",
         "return None if is_done(told) else None",
-        "tests/cloud/gce/test_deeds.py::"
-        "test_a_create_is_answered_at_once_with_the_node_as_it_is_ordered",
+        "tests/contract/test_answers_contract.py::"
+        "test_a_create_is_answered_at_once_with_the_node_as_it_is_ordered[gce]",
     ),
     TextMutant(
         "U6",
@@ -202,7 +204,6 @@ GCE = (
         "cloud/gce/leftovers.py",
         "            if other is not None and other.id not in {node.id for node in owners()}:\n",
         "            if False:\n",
-        "tests/contract/test_leftovers_contract.py::"
-        "test_what_another_node_uses_by_now_stays[gce]",
+        "tests/contract/test_leftovers_contract.py::test_what_another_node_uses_by_now_stays[gce]",
     ),
 )

@@ -46,7 +46,8 @@ OPENSTACK = (
         "cloud/openstack/wire.py",
         '                raise IncompleteListing(f"GET {path}: the pages don\'t go on after {marker!r}")\n',
         "                return\n",
-        "tests/cloud/openstack/test_listings.py::test_a_page_that_comes_again_is_no_listing",
+        "tests/contract/test_answers_contract.py::"
+        "test_pages_that_come_again_are_no_listing[openstack]",
     ),
     TextMutant(
         "L2",

@@ -47,8 +47,7 @@ SHARED = (
         "cloud/leftovers.py",
         "        if others := sorted(self.others(wire, leftover, thing, owners)):\n",
         "        if others := sorted(())[1:]:\n",
-        "tests/contract/test_leftovers_contract.py::"
-        "test_what_another_node_uses_by_now_stays[gce]",
+        "tests/contract/test_leftovers_contract.py::test_what_another_node_uses_by_now_stays[gce]",
     ),
     TextMutant(
         "D4",

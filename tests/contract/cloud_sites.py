@@ -1,4 +1,4 @@
-"""Each cloud whose nodes leave things behind, and the hands of an operator on these things."""
+"""Each cloud that has a server of its own, what can go wrong with it, and an operator's hands."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Faults = Sequence[tuple[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
-class LeftoverSite:
-    """A cloud with its own server. Things have the tags that are given; ids are the adapter's."""
+class CloudSite:
+    """A cloud with its own server. Actions are the server's names for what is asked of it."""
 
     server: Any
     driver: CloudDriver
@@ -69,6 +69,32 @@ class LeftoverSite:
     """Answers that may lack things."""
     no_owner: tuple[str, dict[str, Any]]
     """A list of nodes with one whose tags can't be read."""
+    show: str
+    """What a question for one node by its id sends."""
+    create: str
+    destroy: str
+    open: Callable[[float], CloudDriver]
+    """Another adapter, whose calls have so many seconds."""
+    said: Callable[[str], Callable[[], Any]]
+    """A refusal of a wrong order, in those words."""
+    another: Callable[[str, str], Callable[[Any], Any]]
+    """An answer with one text in place of another."""
+    by_hand: Callable[[], str]
+    """Somebody else starts a node; its id."""
+    plain: Callable[..., Callable[[], Any]] = faults.plain
+    """Any answer: its status, its text, and the wait that it asks for."""
+    operation: str = ""
+    """What tells whether a create has ended; empty where nothing is asked by it."""
+    image: str = ""
+    """What asks for the image; empty where nothing does."""
+    slow: Callable[[], object] | None = None
+    """The next operations take long."""
+    due: Callable[[], object] = lambda: None
+    """What is under way is due now."""
+    fails: Callable[[], object] = lambda: None
+    """The next create fails once it has begun."""
+    forgets: Callable[[], object] = lambda: None
+    """The cloud knows no request of before."""
 
     def tags(self, node: CloudNode) -> Tags:
         """What a node's own things bear."""
@@ -85,7 +111,16 @@ def _volume(path: str, node: CloudNode) -> Leftover:
     return Leftover(LeftoverKind.VOLUME, path, node.id)
 
 
-def ec2_site() -> LeftoverSite:
+def _replaced(old: str, new: str) -> Callable[[faults.Reply], faults.Reply]:
+    def replace(reply: faults.Reply) -> faults.Reply:
+        assert old.encode() in reply.body, f"{old} is not in the answer"
+        body = reply.body.replace(old.encode(), new.encode())
+        return faults.Reply(reply.status, body, reply.headers)
+
+    return replace
+
+
+def ec2_site() -> CloudSite:
     server = moto_server.shared()
     server.reset()
     server.page_limit = 2
@@ -128,7 +163,7 @@ def ec2_site() -> LeftoverSite:
         opened = moto_server.replaced("<key>", "<notKey>")(reply)
         return moto_server.replaced("</key>", "</notKey>")(opened)
 
-    return LeftoverSite(
+    return CloudSite(
         server,
         driver,
         ec2_helpers.order,
@@ -150,6 +185,14 @@ def ec2_site() -> LeftoverSite:
         moto_server.lost,
         [*((one, foreign) for one in describes), ("DescribeVolumes", {"after": nameless})],
         ("DescribeInstances", {"after": keyless}),
+        "DescribeInstances",
+        "RunInstances",
+        "TerminateInstances",
+        lambda timeout: ec2_helpers.cloud(server, timeout=timeout),
+        lambda text: refusal("InvalidParameterValue", 400, text),
+        moto_server.replaced,
+        partial(ec2_helpers.node_by_hand, server),
+        moto_server.plain,
     )
 
 
@@ -157,7 +200,7 @@ def _put(server: moto_server.MotoServer, state: str, node_id: str) -> None:
     server.put(node_id, state)
 
 
-def gce_site() -> LeftoverSite:
+def gce_site() -> CloudSite:
     server = gce_server.shared()
     server.reset()
     project, zone = server.project, gce_helpers.ZONE
@@ -181,6 +224,10 @@ def gce_site() -> LeftoverSite:
         driver.destroy(node_id)
         project.settle()
 
+    def due() -> None:
+        for one in project.pending:
+            one.due = 0.0
+
     def no_labels(told: Any) -> None:
         for scope in told["items"].values():
             for one in scope.get("instances", ()):
@@ -188,7 +235,7 @@ def gce_site() -> LeftoverSite:
 
     disks, nodes = "disks.aggregatedList", "instances.aggregatedList"
     unreached = changed(lambda told: told.update(unreachables=["zones/x"]))
-    return LeftoverSite(
+    return CloudSite(
         server,
         driver,
         gce_helpers.order,
@@ -214,10 +261,23 @@ def gce_site() -> LeftoverSite:
             (disks, {"after": changed(lambda told: told.pop("items"))}),
         ],
         (nodes, {"after": changed(no_labels)}),
+        "instances.get",
+        "instances.insert",
+        "instances.delete",
+        lambda timeout: gce_helpers.cloud(server, timeout=timeout),
+        lambda text: refusal("invalid", 400, text),
+        _replaced,
+        partial(gce_helpers.by_hand, server),
+        operation="zoneOperations.get",
+        image="images.get",
+        slow=lambda: setattr(project, "takes", 1000.0),
+        due=due,
+        fails=lambda: project.next_fails.append(("ZONE_RESOURCE_POOL_EXHAUSTED", "no room")),
+        forgets=project._requests.clear,
     )
 
 
-def azure_site() -> LeftoverSite:
+def azure_site() -> CloudSite:
     server = azure_server.shared()
     server.reset()
     server.page_limit = 2
@@ -256,13 +316,17 @@ def azure_site() -> LeftoverSite:
             world.get(path)["managedBy"] = world.machine(node_id)["id"]
             world.get(path)["properties"]["diskState"] = "Attached"
 
+    def due() -> None:
+        for one in world.operations.values():
+            one.due = 0.0
+
     def put(provisioning: str, power: str | None) -> Callable[[str], object]:
         return lambda node_id: world.put(node_id, provisioning, power)
 
     machines = "virtualMachines.list"
     valueless = {"after": changed(lambda told: told.pop("value"))}
     nameless = {"after": changed(lambda told: told["value"][0].pop("id"))}
-    return LeftoverSite(
+    return CloudSite(
         server,
         driver,
         azure_helpers.order,
@@ -293,10 +357,22 @@ def azure_site() -> LeftoverSite:
             (machines, {"before": refusal("ResourceGroupNotFound", 404)}),
         ],
         (machines, {"after": changed(lambda told: told["value"][0].update(tags=["x"]))}),
+        "virtualMachines.get",
+        "virtualMachines.put",
+        "virtualMachines.delete",
+        lambda timeout: azure_helpers.cloud(server, timeout=timeout),
+        lambda text: refusal("InvalidParameter", 400, text),
+        _replaced,
+        partial(azure_helpers.by_hand, server),
+        operation="operations.get",
+        image="images.market",
+        slow=lambda: setattr(world, "takes", 1000.0),
+        due=due,
+        fails=lambda: world.create_fails.append(("AllocationFailed", "no room")),
     )
 
 
-def openstack_site() -> LeftoverSite:
+def openstack_site() -> CloudSite:
     server = openstack_server.shared()
     server.reset()
     server.nova.max_limit = server.things.max_limit = 2
@@ -327,6 +403,10 @@ def openstack_site() -> LeftoverSite:
     def put(status: str) -> Callable[[str], object]:
         return lambda node_id: nova.put(node_id, status)
 
+    def due() -> None:
+        for one in nova.servers.values():
+            one.gone_at = one.gone_at and 0.0
+
     servers, volumes = "compute GET /servers/detail", "volume GET /volumes/detail"
     neutrons = ("network GET /ports", "network GET /floatingips")
     empty = {"after": changed(lambda body: {})}
@@ -334,7 +414,7 @@ def openstack_site() -> LeftoverSite:
     def no_tags(body: Any) -> Any:
         return {"servers": [{**one, "metadata": ["x"]} for one in body["servers"]]}
 
-    return LeftoverSite(
+    return CloudSite(
         server,
         driver,
         openstack_helpers.order,
@@ -360,12 +440,23 @@ def openstack_site() -> LeftoverSite:
             (neutrons[0], {"before": openstack_server.plain(404, "<h1>nginx</h1>")}),
         ],
         (servers, {"after": changed(no_tags)}),
+        "compute GET /servers/{id}",
+        "compute POST /servers",
+        "compute DELETE /servers/{id}",
+        lambda timeout: openstack_helpers.cloud(server, timeout=timeout),
+        lambda text: refusal(400, text),
+        _replaced,
+        partial(openstack_helpers.by_hand, server),
+        openstack_server.plain,
+        image="image GET /images/{id}",
+        slow=lambda: setattr(nova, "delete_s", 1000.0),
+        due=due,
     )
 
 
 _IP_DELETE = "network DELETE /floatingips/{id}"
 
-SITES: dict[str, Callable[[], LeftoverSite]] = {
+SITES: dict[str, Callable[[], CloudSite]] = {
     "ec2": ec2_site,
     "gce": gce_site,
     "azure": azure_site,
