@@ -7,6 +7,7 @@ import pytest
 from nodemanager.core.model.world import WorkerState
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import restart
+from tests.fakes.journal import MemoryJournal
 
 pytestmark = pytest.mark.slow
 
@@ -87,3 +88,28 @@ def test_a_node_that_is_lost_while_nobody_looks_is_told_once_over_restarts(
     restart(rig)
     rig.turn(0.5 * HOUR)
     assert rig.lines("node.lost") == []
+
+
+def test_a_node_that_a_former_run_told_is_not_told_before_its_journal_can_be_read(
+    make_rig: MakeRig,
+) -> None:
+    """One that is lost meanwhile is told once it can."""
+    rig = make_rig(min_nodes=3, max_nodes=3)
+    machines = [rig.fleet.add_node(age=HOUR)[0] for _ in range(3)]
+    journal = rig.journal
+    assert isinstance(journal, MemoryJournal)
+    rig.start()
+    rig.turn(120)
+    rig.cloud.vanish(machines[0].node.id)
+    rig.turn_until("node.lost", within=600)
+    rig.kill()
+    rig.forget_lines()
+    journal.fail()
+    rig.start()
+    rig.cloud.vanish(machines[1].node.id)
+    rig.turn(900)
+    assert rig.lines("node.lost") == []
+    journal.heal()
+    assert rig.turn_until("node.lost", within=600)["node"] == machines[1].node.id
+    rig.turn(900)
+    assert len(rig.lines("node.lost")) == 1

@@ -547,6 +547,24 @@ MUTANTS = (
     ),
     TextMutant(
         "NODE_LOST",
+        "a node whose destroy was sent is lost once its flight has run out of time",
+        "core/observe/ended.py",
+        "snapshot.late_destroys, sent)",
+        "snapshot.late_destroys)",
+        "tests/core/observe/test_ended.py::"
+        "test_one_whose_destroy_was_sent_is_not_lost_once_its_flight_ran_out_of_time_d3",
+    ),
+    TextMutant(
+        "NODE_LOST",
+        "a node is lost before the journal says whether a former run destroyed it",
+        "core/safety/boot_loops.py",
+        "not snapshot.journal_read or snapshot",
+        "snapshot",
+        "tests/core/observe/test_ended.py::"
+        "test_none_is_lost_before_it_is_known_which_ones_a_former_run_destroyed_d3",
+    ),
+    TextMutant(
+        "NODE_LOST",
         "a node that only listings named is not asked for by its id",
         "core/observe/listing_history.py",
         "    return ids[0] if len(ids) == 1 else None",

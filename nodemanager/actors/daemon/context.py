@@ -162,6 +162,7 @@ class Context:
             dispatched=told,
             writes=Writes(inputs.guarantee),
             backlog=Backlog(*inputs.backlog.load()),
+            journal_read=False,
         )
         self.stopping: Stop | None = None
         self._timer = timer

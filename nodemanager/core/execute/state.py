@@ -140,6 +140,8 @@ class State:
     """The newest plan."""
     plans: int = 0
     """How many plans this run has made."""
+    journal_read: bool = True
+    """Whether what a former run left is known. A run begins without, until its journal is read."""
     expects_creates_since: float | None = None
     """When the oldest action that a former run left open began (epoch seconds), while the nodes of
     its creates are still to be expected."""
@@ -259,6 +261,7 @@ def _after_inherited(state: State, one: news.Inherited, at: float, settings: Set
         marks=one.marks.with_newer(state.marks),
         expects_creates_since=one.oldest,
         ledger=leftovers.joined(one.leftovers, state.ledger, at, settings.visible_after),
+        journal_read=True,
     )
     return with_loops(state, boot_loops.joined(one.loops, limits.loops))
 
@@ -501,6 +504,7 @@ def snapshot_of(
         kills=state.marks.kills,
         by_hand=state.by_hand,
         pool_marks=state.marks.pool,
+        journal_read=state.journal_read,
     )
 
 

@@ -150,6 +150,8 @@ class Snapshot:
     """Whether there may be others, of a former run whose journal was lost."""
     kills: Mapping[str, Mark] = field(default_factory=dict)
     """By node id: nodes to be shut down now (O2)."""
+    journal_read: bool = True
+    """Whether what a former run left is known, as which nodes it destroyed."""
     by_hand: Mapping[str, HandClean] = field(default_factory=dict)
     """By record uuid: records to be freed now (O3)."""
     pool_marks: Mapping[str, Mark] = field(default_factory=dict)

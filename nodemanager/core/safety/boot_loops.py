@@ -157,9 +157,10 @@ def after_polls(
 def nodes_ended(snapshot: Snapshot, settings: Settings) -> tuple[Snapshot, tuple[EndedNode, ...]]:
     """The snapshot that knows which lives have ended, and those that are news.
 
-    Each that ended in its set-up is a failed boot. What a former run counted is no news (B5).
+    Each that ended in its set-up is a failed boot. What a former run counted is no news (B5), nor
+    what it destroyed: until that is known, nothing is.
     """
-    if snapshot.breaker.part(Cause.RECORDS_COLLAPSED) is not None:
+    if not snapshot.journal_read or snapshot.breaker.part(Cause.RECORDS_COLLAPSED) is not None:
         # What the listing lacks is neither forgotten nor news.
         return snapshot, ()
     history, seen = seen_ended(snapshot, settings)

@@ -164,3 +164,19 @@ def test_one_whose_destroy_was_sent_is_not_lost_once_its_flight_ran_out_of_time_
         made.answer({"i-r1": None})
         made.advance(ASK_AGAIN_S)
     assert [one.node_id for one in made.round().ended] == lost
+
+
+def test_none_is_lost_before_it_is_known_which_ones_a_former_run_destroyed_d3() -> None:
+    """Its journal can't be read yet (seed 77000137)."""
+    made = at_work()
+    made.change("r1", instance_id="i-r1")
+    made.round()
+    made.flags |= {"journal_read": False}
+    made.nodes.clear()
+    made.settle()
+    for _ in range(2):
+        made.answer({"i-r1": None})
+        made.advance(ASK_AGAIN_S)
+    assert made.round().ended == ()
+    made.flags |= {"journal_read": True}
+    assert [one.node_id for one in made.round().ended] == ["i-r1"]
