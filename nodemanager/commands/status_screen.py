@@ -16,7 +16,7 @@ from nodemanager.lib.logscreen import style_of
 
 GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
 
-NODE_STATES = ("busy", "idle", "booting", "unpaired", "down", "fail", "shutdown")
+NODE_STATES = ("busy", "idle", "booting", "unknown", "unpaired", "down", "fail", "shutdown")
 _WORDS = {"fail": "bad", "shutdown": "shutting down"}
 JOBS_SHOWN = 5
 """The most unsatisfiable jobs that are named."""

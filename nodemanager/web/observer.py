@@ -81,6 +81,7 @@ class WebObserver:
                 unpaired=counts.get("nodes_unpaired", 0),
                 busy=counts.get("nodes_busy", 0),
                 idle=counts.get("nodes_idle", 0),
+                unknown=counts.get("nodes_unknown", 0),
                 fail=counts.get("nodes_bad", 0),
                 down=counts.get("nodes_down", 0),
                 shutdown=counts.get("nodes_shutdown", 0),

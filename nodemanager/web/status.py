@@ -36,12 +36,16 @@ JOBS_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """The numbers of cloud nodes by state, and of those that the demand needs (`wish`)."""
+    """The numbers of cloud nodes by state, and of those that the demand needs (`wish`).
+
+    `unknown` are those whose last word is too old (T6), as in an outage of the record store.
+    """
 
     booting: int = 0
     unpaired: int = 0
     busy: int = 0
     idle: int = 0
+    unknown: int = 0
     fail: int = 0
     down: int = 0
     shutdown: int = 0

@@ -235,6 +235,9 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
             id="leftovers",
         ),
         pytest.param({"nodes": NodeCounts(busy=2, fail=1)}, "nodes", "2 busy, 1 bad", id="nodes"),
+        pytest.param(
+            {"nodes": NodeCounts(unknown=2)}, "nodes", "2 unknown", id="nodes-of-an-old-word"
+        ),
     ],
 )
 def test_what_is_out_of_the_ordinary_is_said(

@@ -107,3 +107,20 @@ def test_a_status_is_made_when_it_is_first_read() -> None:
     assert status.deferred == 2
     assert board.read() == status
     assert made == [2]
+
+
+def test_a_listed_node_whose_word_is_old_is_counted_too() -> None:
+    """In an outage of the store every node is one, and `status` said that there were none."""
+    clock = ManualClock()
+    board = Board(clock)
+    observer = WebObserver(board, Metrics("main", clock))
+    made = world()
+    made.add_record("r1", last_ping_at=made.now - made.settings.node_stale_after - 60)
+    made.add_node("r1")
+    made.round()
+    assert made.decided is not None
+    assert made.last is not None
+    observer.show(DecisionView(made.decided, made.last, made.settings))
+    status = board.read()
+    assert status is not None
+    assert status.nodes.unknown == status.live == 1

@@ -13,6 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from nodemanager import __version__
+from nodemanager.core.judge.node_view import BAD
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.lib.logline import measure, span, timestamp, visible
 
@@ -165,6 +166,7 @@ def environment() -> jinja2.Environment:
         "path_of": path_of,
         "link_of": link_of,
         "act_path": act_path,
+        "bad": ",".join(sorted(BAD)),
         "measures": measures,
         "span": span,
         "version": __version__,

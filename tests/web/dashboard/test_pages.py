@@ -15,7 +15,7 @@ from nodemanager.core.explain.inventory import SlotStates, slot_states
 from nodemanager.core.model.annotations import PAUSE, Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event
-from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.core.model.world import CloudState, Job, WorkerState
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.story import latest
@@ -64,6 +64,24 @@ def test_the_slots_are_counted_by_state(signed_in: Console) -> None:
     told = section(signed_in.get("/").text, "slots")
     assert "1 leaked ? free" in told
     assert "1 without a node ( 1 leaked ) stale_slot" in told
+
+
+def test_each_count_of_nodes_leads_to_as_many_nodes() -> None:
+    """`fail` counts reasons, and is no state of the list; nodes of an old word were not counted."""
+    console = Console()
+    made = small(nodes=4)
+    made.nodes[0] = replace(made.nodes[0], state=CloudState.STOPPED)
+    made.records[1] = replace(made.records[1], worker_state=WorkerState.IDLE)
+    made.settle()
+    console.decides(made)
+    console.sign_in()
+    found = re.search(r'<ul class="counts">.*?</ul>', console.get("/").text, re.DOTALL)
+    assert found is not None
+    counts = re.findall(r'href="([^"]+)"><b>(\d+)</b>', found[0])
+    assert len(counts) > 2
+    for path, count in counts:
+        listed = console.get(path).text
+        assert len(set(re.findall(r'href="(/nodes/i-\d)"', listed))) == int(count), path
 
 
 def test_the_states_of_all_slots_add_up() -> None:
