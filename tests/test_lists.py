@@ -32,7 +32,7 @@ from tests.web.dashboard.console import TOKEN, Console
 GOLDEN = Path(__file__).parent / "golden" / "lists.txt"
 COMMANDS = (
     *("nodes", "nodes -o wide --all", "nodes --sort -age", "nodes --sort host --state busy,idle"),
-    *("nodes --json --size spot", "nodes -o name", "nodes --state dwon"),
+    *("nodes --json --size spot", "nodes -o name", "nodes --state down"),
     *("slots", "slots -o wide", "slots --sort -quiet", "slots --json --state no_node"),
     *("slots -o name --reason within_window", "jobs", "jobs --json"),
     *("events", "events --all", "events --json", "events compute2 --all"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import click
 from nodemanager.commands import show
 from nodemanager.commands.common import client, daemon_flags, examples
 from nodemanager.commands.completion import complete_id
+from nodemanager.commands.log import names_of
 from nodemanager.commands.times import given as time_given
 from nodemanager.commands.watch import show_it, watch_option
 from nodemanager.commands.watch import watch as watch_it
@@ -27,6 +28,7 @@ from nodemanager.core.explain.lists import (
     UnknownColumnError,
     Width,
 )
+from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import JournalError
 from nodemanager.lib.logline import Json, visible
 from nodemanager.lib.near import did_you_mean
@@ -44,6 +46,7 @@ def _options(kind: ListKind) -> Callable[[click.decorators.FC], click.decorators
         click.option(
             f"--{one}",
             multiple=True,
+            callback=_words_of(kind, one),
             metavar=one.upper(),
             help=f"Only rows with this {one}: {one.upper()}[,{one.upper()}...].",
         )
@@ -77,6 +80,26 @@ def _options(kind: ListKind) -> Callable[[click.decorators.FC], click.decorators
         return command
 
     return decorated
+
+
+def _words_of(kind: ListKind, key: str) -> Callable[..., Collection[str]] | None:
+    """What checks the values of a filter: a mistyped one would find no row, and seem to say so."""
+    if key == "reason":
+        return names_of(Reason, "reason code")
+    if key == "event":
+        return names_of(Event, "event")
+    if key != kind.filters[0] or not kind.states:
+        return None
+
+    def checked(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> list[str]:
+        found = [word.strip() for one in given for word in one.split(",") if word.strip()]
+        for word in found:
+            if word not in kind.states:
+                hint = did_you_mean(word, kind.states)
+                raise click.BadParameter(f"{word!r} is none of {', '.join(kind.states)}{hint}")
+        return found
+
+    return checked
 
 
 def _column_of(kind: ListKind) -> Callable[..., str | None]:

@@ -54,14 +54,22 @@ def _known(word: str, kind: type[Event] | type[Reason], what: str) -> frozenset[
     return frozenset(of)
 
 
-def _names_option(
-    name: str, kind: type[Event] | type[Reason], what: str, help: str
-) -> Callable[[click.decorators.FC], click.decorators.FC]:
-    """An option that takes names of that kind, and completes them."""
+def names_of(
+    kind: type[Event] | type[Reason], what: str
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], frozenset[str]]:
+    """An option's callback: all names of that kind that are given. Raises click.BadParameter."""
 
     def parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
         given = (one.strip() for value in values for one in value.split(","))
         return frozenset().union(*(_known(word, kind, what) for word in given if word))
+
+    return parsed
+
+
+def _names_option(
+    name: str, kind: type[Event] | type[Reason], what: str, help: str
+) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """An option that takes names of that kind, and completes them."""
 
     def completed(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
         known = [one for one in kind if one.value.startswith(begun)]
@@ -71,7 +79,7 @@ def _names_option(
         f"--{name}",
         f"{name}s",
         multiple=True,
-        callback=parsed,
+        callback=names_of(kind, what),
         shell_complete=completed,
         metavar=name.upper(),
         help=help,

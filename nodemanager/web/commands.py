@@ -148,6 +148,9 @@ async def body_of(request: Request, known: Collection[str] = ()) -> dict[str, An
     given = await request.get_media(default_when_empty={})
     if not isinstance(given, dict):
         raise bad_request("send a JSON object")
+    if any(key.lstrip().startswith(("{", "[")) for key in given):
+        # curl -d sends JSON as a form unless it is told otherwise.
+        raise bad_request("send JSON with the header `Content-Type: application/json`")
     for key in given if known else ():
         if key not in known:
             raise bad_request(f"unknown key {key!r}; the known keys are {', '.join(sorted(known))}")
@@ -209,7 +212,7 @@ class _Reload:
 
     async def on_post(self, request: Request, response: Response) -> None:
         self.door.lets_in(request)
-        by = user_named(request, text_of(await body_of(request), "by"))
+        by = user_named(request, text_of(await body_of(request, {"by"}), "by")) or "somebody"
         told = await self.workers.run(self.reload, by)
         if told is None:
             raise falcon.HTTPServiceUnavailable(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +85,40 @@ def add_explain(app: Any, explanations: Explanations, door: Door, workers: Worke
 
 def _explain(decision: DecisionView, journal: Path | None, request: Request, id: str) -> Json:
     part = Part(
-        since=request.get_param_as_float("since"),
-        until=request.get_param_as_float("until"),
+        since=_time(request, "since"),
+        until=_time(request, "until"),
         most=math.inf if request.get_param_as_bool("all") else MOST,
     )
     return explain_any(decision, id, source=SOURCE, journal=journal, part=part)
+
+
+def _time(request: Request, key: str) -> float | None:
+    given = request.get_param(key)
+    moment = moment_of(given)
+    if given and moment is None:
+        raise no_such_time(given)
+    return moment
+
+
+END_OF_TIME = 253_402_300_800.0
+"""The year 10000: no calendar has a later time, and JSON no infinite one."""
+
+
+def moment_of(text: str | None) -> float | None:
+    """The epoch seconds of `2026-11-28 02:30`, which is UTC, or of a number; None for no time."""
+    try:
+        given = datetime.fromisoformat(text or "")
+        moment = given.replace(tzinfo=given.tzinfo or UTC).timestamp()
+    except ValueError:
+        try:
+            moment = float(text or "")
+        except ValueError:
+            return None
+    return moment if 0.0 <= moment < END_OF_TIME else None
+
+
+def no_such_time(given: str) -> falcon.HTTPBadRequest:
+    return falcon.HTTPBadRequest(title="no such time", description=given)
 
 
 # Whether the pool is at rest, over HTTP.

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -53,7 +52,13 @@ from nodemanager.journal.story import lately, latest
 from nodemanager.lib.logline import Json
 from nodemanager.lib.workers import Workers
 from nodemanager.web.door import Door
-from nodemanager.web.explain import SOURCE, ExplainResource, Explanations
+from nodemanager.web.explain import (
+    SOURCE,
+    ExplainResource,
+    Explanations,
+    moment_of,
+    no_such_time,
+)
 
 
 def add_why(app: Any, explanations: Explanations, door: Door, workers: Workers) -> None:
@@ -119,18 +124,6 @@ class ListRequest(NamedTuple):
         return self.journal
 
 
-def moment_of(text: str | None) -> float | None:
-    """The epoch seconds of `2026-11-28 02:30`, which is UTC, or of a number; None for no time."""
-    try:
-        moment = datetime.fromisoformat(text or "")
-    except ValueError:
-        try:
-            return float(text or "")
-        except ValueError:
-            return None
-    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-
-
 def number_of(text: str | None) -> int | None:
     """The number of an event; more than SQLite's numbers have is none."""
     return int(text) if text is not None and text.isdecimal() and len(text) < 19 else None
@@ -147,7 +140,11 @@ class ListAnswer(NamedTuple):
         asked = ListRequest(decision, journal, dict(parse_qsl(request.query_string)))
         for key in TIMES:
             if asked.query.get(key) and asked.time(key) is None:
-                raise falcon.HTTPBadRequest(title="no such time", description=asked.query[key])
+                raise no_such_time(asked.query[key])
+        if asked.query.get("before") and number_of(asked.query["before"]) is None:
+            raise falcon.HTTPBadRequest(
+                title="no such number", description=f"before={asked.query['before']}"
+            )
         shown = self.answer(asked)
         try:
             rows = self.kind.chosen(shown[self.kind.key], asked.query)

@@ -12,7 +12,10 @@ from rich.console import Console
 from nodemanager import cli
 from nodemanager.commands import listing, show
 from nodemanager.core.explain.explain import APPLY, DecisionView
-from nodemanager.core.model.world import WorkerState
+from nodemanager.core.explain.jobs import JobState
+from nodemanager.core.explain.lists import GROUPS, JOBS, NODES, SLOTS
+from nodemanager.core.model.world import CloudState, WorkerState
+from nodemanager.core.plan.slots import Holder
 from nodemanager.web import lists
 from tests.core.build import World, node, world
 
@@ -103,7 +106,7 @@ def test_what_is_asked_for_comes_in_the_order_asked_for(
 
 
 def test_an_empty_list_says_what_there_is_instead(run: Run) -> None:
-    code, printed, error = run("nodes", "--state", "dwon")
+    code, printed, error = run("nodes", "--state", "down")
     assert (code, printed) == (0, "")
     assert "no node matches; there are 2 busy, 1 idle" in error
 
@@ -146,6 +149,34 @@ def test_a_column_that_is_not_there_is_refused_with_the_nearest(run: Run) -> Non
     code, _, error = run("nodes", "--sort", "agee")
     assert code == 2
     assert "did you mean 'age'?" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        pytest.param("nodes --state dwon", "did you mean 'down'?", id="state"),
+        pytest.param("nodes --state busy,ilde -o name", "did you mean 'idle'?", id="one-of-two"),
+        pytest.param("slots --state leakd", "did you mean 'leaked'?", id="slot"),
+        pytest.param("slots --reason stale_slt", "did you mean 'stale_slot'?", id="reason"),
+        pytest.param("events --level warn", "did you mean 'warning'?", id="level"),
+        pytest.param("events --event node.lots", "did you mean 'node.lost'?", id="event"),
+        pytest.param("jobs --state served,wait", "'wait' is none of served", id="job"),
+    ],
+)
+def test_a_mistyped_word_does_not_seem_to_say_that_there_is_none(
+    run: Run, words: str, says: str
+) -> None:
+    """`slots --state leakd -o name | wc -l` said for ever that nothing leaks."""
+    code, printed, error = run(*words.split())
+    assert (code, printed) == (2, "")
+    assert says in error
+
+
+def test_each_word_that_a_row_may_have_can_be_asked_for() -> None:
+    assert set(NODES.states) >= {*WorkerState, *CloudState, "booting", "unpaired", "shutdown"}
+    assert set(SLOTS.states) == {*Holder, "leaked"}
+    assert set(JOBS.states) == set(JobState)
+    assert set(GROUPS.states) >= {"info", "warning", "error"}
 
 
 def test_what_a_cloud_wrote_moves_no_cursor(run: Run) -> None:

@@ -145,6 +145,17 @@ def test_a_bad_body_is_400_and_nothing_is_done(path: str, body: Any, manager: Ma
     assert manager.daemon.heard == []
 
 
+def test_json_that_was_sent_as_a_form_is_told_which_header_it_lacks(manager: Manager) -> None:
+    """`curl -d` does so."""
+    form = {**WITH_TOKEN, "Content-Type": "application/x-www-form-urlencoded"}
+    answer = requests.post(
+        f"{manager.server.url}/api/pause", data='{"reason": "x"}', headers=form, timeout=5
+    )
+    assert answer.status_code == 400
+    assert "Content-Type: application/json" in answer.json()["description"]
+    assert manager.daemon.heard == []
+
+
 def test_what_is_no_json_is_400(manager: Manager) -> None:
     url = f"{manager.server.url}/api/hold/i-1"
     headers = {**WITH_TOKEN, "Content-Type": "application/json"}

@@ -53,3 +53,21 @@ def test_the_address_chooses_and_sorts_the_rows(daemon: Daemon, small: World) ->
     assert get(daemon, "jobs?state=waiting&sort=job").json()["jobs"] == []
     refused = get(daemon, "nodes?sort=colour")
     assert (refused.status_code, refused.json()["title"]) == (400, "no such column")
+
+
+@pytest.mark.parametrize("time", ["banana", "1e999", "nan", "-5", "1e300", "99999-01-01"])
+@pytest.mark.parametrize("path", ["events", "decisions", "explain/7"])
+def test_what_is_no_time_is_refused_and_never_in_the_answer(
+    daemon: Daemon, small: World, path: str, time: str
+) -> None:
+    """`since=1e999` was answered with `Infinity`, which is no JSON."""
+    daemon.decides(small)
+    for key in ("since", "until"):
+        answer = get(daemon, f"{path}?{key}={time}")
+        assert (answer.status_code, answer.json()["title"]) == (400, "no such time")
+
+
+def test_a_page_of_decisions_that_is_none_is_refused(daemon: Daemon, small: World) -> None:
+    daemon.decides(small)
+    answer = get(daemon, "decisions?before=abc")
+    assert (answer.status_code, answer.json()["title"]) == (400, "no such number")

@@ -190,7 +190,7 @@ class CommandAnswers:
             "id": said.command.id,
             "record": reply.record,
             "node": reply.node,
-            "by": said.command.by,
+            "by": said.command.by or "somebody",
             "cause": said.command.reason or None,
             "forced": ",".join(said.command.forced) or None,
             "result": reply.result,

@@ -74,6 +74,7 @@ class ListKind:
     """One of the lists: its key in an answer, the word for a row, its title and its columns.
 
     `filters` are the keys that one may choose rows by; a list's foot counts its rows by the first.
+    `states` are all values that the first may have, if they are known beforehand.
     `names` are those of a row's own id, the first that is known, and `own` those that no two rows
     share, if they are others. `first` are the keys that it is sorted by unless a column is asked
     for. `head` is the key that people call a row by.
@@ -88,6 +89,7 @@ class ListKind:
     own: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
     head: str = "host"
+    states: tuple[str, ...] = ()
 
     def shown(self, width: Width) -> tuple[Column, ...]:
         """The columns for that width."""
@@ -180,6 +182,11 @@ NODES = ListKind(
     filters=("state", "size", "reason"),
     names=("node", "record"),
     first=("slot", "host", "node"),
+    states=(
+        *("busy", "idle", "booting", "unknown", "unpaired", "down", "shutdown", "foreign"),
+        # The cloud's own, where no decision could be taken.
+        *("pending", "running", "stopping", "stopped", "terminated"),
+    ),
 )
 SLOTS = ListKind(
     key="slots",
@@ -201,6 +208,7 @@ SLOTS = ListKind(
     filters=("state", "reason"),
     names=("record",),
     first=("slot", "host", "node"),
+    states=("listed_node", "claim", "no_node", "leaked", "other_pool"),
 )
 JOBS = ListKind(
     key="jobs",
@@ -220,6 +228,7 @@ JOBS = ListKind(
     filters=("state", "size", "reason"),
     names=("job",),
     head="job",
+    states=("served", "booting", "waiting", "impossible"),
 )
 """The queue's order is kept."""
 GROUPS = ListKind(
@@ -239,6 +248,7 @@ GROUPS = ListKind(
     names=(),
     own=("event", "reason"),
     head="",
+    states=("info", "warning", "error", "critical"),
 )
 """The worst come first, as `core.explain.events` has them."""
 DECISIONS = ListKind(

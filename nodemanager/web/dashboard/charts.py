@@ -19,7 +19,7 @@ from nodemanager.web.dashboard.history import EVERY_S, Sample
 from nodemanager.web.dashboard.render import Block, part
 from nodemanager.web.dashboard.series import CHARTS, Chart, Series
 from nodemanager.web.dashboard.source import Source
-from nodemanager.web.lists import moment_of
+from nodemanager.web.explain import moment_of
 
 RANGES = {"1h": 3600, "6h": 6 * 3600, "24h": 86400, "7d": 7 * 86400}
 USUAL_RANGE = "6h"

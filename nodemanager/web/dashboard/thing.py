@@ -21,8 +21,8 @@ from nodemanager.web.dashboard.overview import alerts_block
 from nodemanager.web.dashboard.render import Block, Page, Table, heads, link_of, part, row_id, words
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.tables import table
-from nodemanager.web.explain import SOURCE
-from nodemanager.web.lists import TIMES, ListRequest, moment_of, number_of, orders
+from nodemanager.web.explain import SOURCE, moment_of
+from nodemanager.web.lists import TIMES, ListRequest, number_of, orders
 
 DOING = {
     Kind.KEEP.value: "It is left alone",
