@@ -36,7 +36,7 @@ def until(
         if waited > within and waited > within * busy():
             pytest.fail(f"waited {waited:.0f} s for {what}\n{told()}", pytrace=False)
         # What is asked is often a whole process' state, and takes that process' time.
-        time.sleep(min(0.1, 0.02 + waited / 20))
+        time.sleep(min(0.3, 0.02 + waited / 15))
 
 
 def runs(pid: int) -> bool:

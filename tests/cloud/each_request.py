@@ -17,6 +17,8 @@ from tests.live.proxy import Fate
 T = TypeVar("T")
 
 PATIENT_S = 30.0
+LIKE_ANSWERS = {Fate.REPLY_CUT, Fate.FOREIGN, Fate.MISSING, Fate.EMPTY, Fate.ANOTHER_API}
+"""What a careless reader could take for an answer with less in it."""
 TRIES = 5
 """What a lost request does late may be done when the next one asks, which then sends fewer."""
 
@@ -41,15 +43,18 @@ def each_request(
     least: int = 1,
     anew: bool = False,
     only_asks: bool = False,
+    only_answers: bool = False,
 ) -> Iterator[tuple[str, T | CloudError]]:
     """What comes of `work` when one of its requests meets a fate: each request in turn, and each
     fate; at last, what comes in fair weather. It sends `least` requests or more.
 
     One adapter does it all, as in a daemon, and is signed in; with `anew` each time another one
     does, whose sign-in meets the fates as well. To `work` that `only_asks` a lost answer is the
-    same as a lost request.
+    same as a lost request. With `only_answers` it meets those alone that look like an answer.
     """
     fates = [one for one in world.fates if not (only_asks and one is Fate.REPLY_LOST)]
+    if only_answers:
+        fates = [one for one in fates if one in LIKE_ANSWERS]
 
     @contextmanager
     def opened() -> Iterator[CloudDriver]:

@@ -103,8 +103,8 @@ def test_another_account_is_asked_nothing_until_it_was_told_l5(cloud: World) -> 
 
 @clouds.needs(Ability.LEFTOVERS)
 def test_what_is_left_behind_is_named_wholly_or_not_at_all(cloud: World) -> None:
-    """pins, find_leftovers: Whatever goes wrong with one of their requests, they name all that
-    outlives a node or give an error (D4)."""
+    """pins, find_leftovers: When any of their requests gets half an answer, another server's or an
+    empty one, they name all that outlives a node or give an error (D4)."""
     doomed, kept = (cloud.straight.create(cloud.order()) for _ in range(2))
     for node in (doomed, kept):
         cloud.pin(node)
@@ -112,9 +112,11 @@ def test_what_is_left_behind_is_named_wholly_or_not_at_all(cloud: World) -> None
     pinned, left = cloud.straight.pins(kept.id), cloud.straight.find_leftovers()
     assert pinned
     assert left
-    for how, found in each_request(cloud, lambda driver: driver.pins(kept.id), only_asks=True):
+    for how, found in each_request(cloud, lambda driver: driver.pins(kept.id), only_answers=True):
         assert isinstance(found, CloudError) or found == pinned, how
-    for how, found in each_request(cloud, lambda driver: driver.find_leftovers(), only_asks=True):
+    for how, found in each_request(
+        cloud, lambda driver: driver.find_leftovers(), only_answers=True
+    ):
         assert isinstance(found, CloudError) or set(found) == set(left), how
 
 

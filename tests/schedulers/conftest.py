@@ -24,18 +24,16 @@ def slurm(_running_slurm: SlurmCluster) -> SlurmCluster:
     return _running_slurm
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(
-            AnswerFormat.JSON, id="slurm-json", marks=pytest.mark.server("slurm", "munge")
-        ),
-        pytest.param(
-            AnswerFormat.TEXT, id="slurm-text", marks=pytest.mark.server("slurm", "munge")
-        ),
-        pytest.param(None, id="command", marks=pytest.mark.slow),
-    ]
-)
+ANSWERS = [
+    pytest.param(one, id=f"slurm-{one.value}", marks=pytest.mark.server("slurm", "munge"))
+    for one in (AnswerFormat.JSON, AnswerFormat.TEXT)
+]
+
+
+@pytest.fixture(params=[ANSWERS[0], pytest.param(None, id="command", marks=pytest.mark.slow)])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """A scheduler. Orders are the same whatever form Slurm's answers have; a test of what is read
+    asks for Slurm's text as well (`ANSWERS`)."""
     if request.param is None:
         return ToyWorld(tmp_path / "toy.json")
     return SlurmWorld(request.getfixturevalue("slurm"), request.param)

@@ -232,7 +232,8 @@ class OnSlurm:
                 raise Unlike(
                     f"{step}: (real, model) of {found or step.about}\n{self.cluster.log()}"
                 )
-            time.sleep(0.05)
+            # Each look is two programs of Slurm, and work of slurmctld.
+            time.sleep(0.2)
 
     def do(self, step: Step) -> str:
         cluster, about = self.cluster, step.about

@@ -13,6 +13,7 @@ from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.schedulers.api import OURS, Scheduler, SchedulerVerb
+from tests.schedulers.conftest import ANSWERS
 from tests.schedulers.contract import SHORT_S, World
 from tests.waiting import until
 
@@ -28,6 +29,12 @@ CALLS: dict[str, Callable[[Scheduler], object]] = {
     "comment": lambda scheduler: scheduler.comment("1", "too large"),
     "cancel": lambda scheduler: scheduler.cancel("1"),
 }
+
+
+in_each_form = pytest.mark.parametrize(
+    "world", [*ANSWERS, pytest.param(None, id="command", marks=pytest.mark.slow)], indirect=True
+)
+"""What is read of Slurm is read as JSON and as text."""
 
 
 def node_orders(scheduler: Scheduler) -> list[Callable[[str], None]]:
@@ -81,6 +88,7 @@ def becomes(world: World, name: str, state: WorkerState) -> SchedulerNode:
     return node
 
 
+@in_each_form
 def test_each_node_is_listed_once_with_its_state(world: World) -> None:
     first, second = world.nodes
     world.work_on(first)
@@ -95,11 +103,13 @@ def test_each_node_is_listed_once_with_its_state(world: World) -> None:
     assert states[second] == (WorkerState.IDLE, False)
 
 
+@in_each_form
 def test_a_node_shows_its_features_weight_and_cores(world: World) -> None:
     node = node_of(world, "c1")
     assert (node.features, node.weight, node.cores) == (("rack1", "instancetype=small"), 5, 4)
 
 
+@in_each_form
 def test_the_queue_has_the_waiting_jobs_by_priority_and_no_running_one(world: World) -> None:
     scheduler = world.scheduler()
     assert scheduler.queue() == ()
@@ -117,6 +127,7 @@ def test_the_queue_has_the_waiting_jobs_by_priority_and_no_running_one(world: Wo
     assert not {job.id for job in jobs} & set(running)
 
 
+@in_each_form
 def test_a_drained_node_is_given_no_work_until_it_is_resumed(world: World) -> None:
     first, second = world.nodes
     world.work_on(first)
@@ -242,6 +253,7 @@ def test_a_reason_is_one_printable_line_of_limited_length(world: World) -> None:
     assert len(told.reason) < 250
 
 
+@in_each_form
 def test_a_scheduler_that_is_stopped_is_an_error_and_never_an_empty_answer(world: World) -> None:
     """L1. With slurmctld down, Slurm 22.05's `sinfo --json` exits with 0 and an empty list."""
     world.stop()

@@ -59,38 +59,34 @@ def reasons_are_known(cluster: SlurmCluster, *jobs: str) -> None:
         until(f"a reason of {job}", lambda job=job: cluster.job_reason(job) != "None")
 
 
-@pytest.mark.parametrize(
-    ("options", "cores", "ram_mb", "scratch_mb", "count"),
-    [
-        pytest.param(["-c", "2", "--mem-per-cpu=100"], 2, 200, 0, 1, id="memory-per-cpu"),
-        pytest.param(["-c", "2", "--mem=100"], 2, 100, 0, 1, id="memory-per-node"),
-        pytest.param(["-N2", "-n8", "--mem-per-cpu=300"], 4, 1200, 0, 2, id="per-cpu-two-nodes"),
-        pytest.param(["-N2", "-n8", "--mem=2G"], 4, 2048, 0, 2, id="gigabytes-of-two-nodes"),
-        pytest.param(["-N2", "--mem=1500", "--tmp=500M"], 1, 1500, 500, 2, id="disk"),
-        pytest.param(["-N1-2", "-n6", "--ntasks-per-node=3"], 3, 30, 0, 2, id="tasks-per-node"),
-        pytest.param(["-N2-4", "-n8"], 4, 40, 0, 2, id="the-fewest-of-a-range"),
-        pytest.param(["-N2", "--exclusive", "--mem=10"], 1, 10, 0, 2, id="whole-nodes"),
-        pytest.param(["-c", "3", "--mem=1234567K"], 3, 1206, 0, 1, id="kilobytes"),
-        pytest.param(["-n8", "--mem-per-cpu=100"], 4, 400, 0, 2, id="more-cpus-than-one-node-has"),
-    ],
-)
-def test_what_a_job_needs_of_each_node(
-    full: SlurmCluster,
-    scheduler: Asked,
-    options: list[str],
-    cores: int,
-    ram_mb: int,
-    scratch_mb: int,
-    count: int,
-) -> None:
-    id = submit(full, *options)
-    reasons_are_known(full, id)
-    (job,) = both_ways(scheduler)
-    shape = job.shapes[-1] if options[0] == "-n8" else job
-    assert (job.id, job.scratch_mb, job.not_on) == (id, scratch_mb, (LARGE,))
-    assert (shape.cores, shape.ram_mb, shape.count) == (cores, ram_mb, count)
-    assert job.shares is ("--exclusive" not in options)
-    assert job.unserved is None
+NEEDS = {
+    "-c 2 --mem-per-cpu=100": (2, 200, 0, 1),
+    "-c 2 --mem=100": (2, 100, 0, 1),
+    "-N2 -n8 --mem-per-cpu=300": (4, 1200, 0, 2),
+    "-N2 -n8 --mem=2G": (4, 2048, 0, 2),
+    "-N2 --mem=1500 --tmp=500M": (1, 1500, 500, 2),
+    "-N1-2 -n6 --ntasks-per-node=3": (3, 30, 0, 2),
+    "-N2-4 -n8": (4, 40, 0, 2),
+    "-N2 --exclusive --mem=10": (1, 10, 0, 2),
+    "-c 3 --mem=1234567K": (3, 1206, 0, 1),
+    "-n8 --mem-per-cpu=100": (4, 400, 0, 2),
+}
+"""By a job's options: cores, MB of memory and of disk of each node, and how many nodes."""
+
+
+def test_what_a_job_needs_of_each_node(full: SlurmCluster, scheduler: Asked) -> None:
+    ids = {submit(full, *options.split()): options for options in NEEDS}
+    reasons_are_known(full, *ids)
+    found = {}
+    for job in both_ways(scheduler):
+        options = ids[job.id]
+        # More processors than one node has are asked of two.
+        shape = job.shapes[-1] if options.startswith("-n8") else job
+        found[options] = (shape.cores, shape.ram_mb, job.scratch_mb, shape.count)
+        assert job.not_on == (LARGE,)
+        assert job.shares is ("--exclusive" not in options)
+        assert job.unserved is None
+    assert found == NEEDS
 
 
 def test_a_job_names_its_size_by_the_feature_instancetype(

@@ -376,7 +376,6 @@ class AzureServer(CloudServer):
         if operation.status == "Failed" and operation.failure is not None:
             code, message = operation.failure
             told["error"] = {"code": code, "message": message}
-        operation.asks -= 1
         return self._told(told)
 
     def _list(self, items: list[Resource], path: str, query: Mapping[str, str], kind: str) -> Reply:

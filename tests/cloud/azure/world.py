@@ -60,27 +60,23 @@ def stamp() -> str:
 
 @dataclass
 class Operation:
-    """At `due`, and once it was asked for `asks` times, it becomes Succeeded, and `effect` happens;
-    or it fails, and `undo` happens."""
+    """At `due` it becomes Succeeded, and `effect` happens; or it fails, and `undo` happens."""
 
     id: str
     due: float
     effect: Callable[[], None]
     undo: Callable[[], None] = lambda: None
     failure: tuple[str, str] | None = None
-    asks: int = 0
     status: str = "InProgress"
     started: str = field(default_factory=stamp)
 
 
 @dataclass
 class World:
-    """`takes` is how many seconds an operation is under way at the least; a create is until it was
-    asked for `create_asks` times, too. `create_fails` and `delete_fails` are the code and message
-    that the next ones fail with, once they have begun."""
+    """`takes` is how many seconds an operation is under way at the least. `create_fails` and
+    `delete_fails` are the code and message that the next ones fail with, once they have begun."""
 
     takes: float = 0.0
-    create_asks: int = 0
     things: dict[str, Resource] = field(default_factory=dict)
     """Every resource by its id in lower case."""
     secrets: dict[str, str] = field(default_factory=dict)
@@ -99,7 +95,7 @@ class World:
         """Operations that are due are done."""
         now = time.monotonic()
         for one in self.operations.values():
-            if one.status != "InProgress" or one.due > now or one.asks > 0:
+            if one.status != "InProgress" or one.due > now:
                 continue
             if one.failure is None:
                 one.status = "Succeeded"
@@ -178,7 +174,7 @@ class World:
             if self.things.get(path.lower()) is made:
                 self.put(node_id, "Failed", None)
 
-        begun = self.begin(runs, undo=fails, failure=failure, asks=self.create_asks)
+        begun = self.begin(runs, undo=fails, failure=failure)
         return made, begun, True
 
     def _check_machine(self, path: str, given: Resource, about: Resource) -> None:

@@ -262,15 +262,6 @@ def test_a_labels_value_is_read_back_p11(text: str) -> None:
     assert set(coded) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-")
 
 
-@given(st.text(max_size=12), st.text(max_size=12))
-def test_two_values_never_share_a_label(one: str, other: str) -> None:
-    try:
-        same = label_value(one) == label_value(other)
-    except ValueError:
-        return
-    assert same == (one == other)
-
-
 @pytest.mark.parametrize(
     ("value", "read"),
     [
