@@ -21,7 +21,7 @@ from tests.cloud.gce import auth as gce_auth
 
 FILE = Path(__file__).with_suffix(".json")
 VALUES = ("", "1.5", "/nowhere/at/all")
-CREDENTIALS, LIST, CREATE = "Cloud Credentials", "Cloud List", "Cloud Create"
+SECTIONS = CREDENTIALS, LIST, CREATE = "Cloud Credentials", "Cloud List", "Cloud Create"
 
 Sections = Mapping[str, Mapping[str, str]]
 
@@ -101,7 +101,7 @@ def _options(cloud: str) -> Any:
 
 
 def _problems(cloud: str, sections: Sections) -> list[str]:
-    parts = (sections.get(section, {}) for section in (CREDENTIALS, LIST, CREATE))
+    parts = (sections.get(section, {}) for section in SECTIONS)
     config = cloud_config(**dict(zip(("credentials", "listing", "create"), parts, strict=True)))
     try:
         _options(cloud).read(config, 60.0)

@@ -7,12 +7,15 @@ words change, is seen in review.
 from __future__ import annotations
 
 import json
+from importlib import import_module
 
 import pytest
 
 from nodemanager.cloud.declared import file
 from nodemanager.config.providers import PROVIDERS
+from nodemanager.errors import ConfigError
 from tests.cloud import every_option
+from tests.cloud.cloud_config import cloud_config
 
 GOLDEN = json.loads(every_option.FILE.read_text(encoding="utf-8"))
 
@@ -39,6 +42,17 @@ def test_an_example_is_a_value_that_the_option_takes(cloud: str) -> None:
             is_file = option.example.startswith("/etc/nodemanager/")
             if option.example and not is_file:
                 assert option.kind(option.example) is not None, (section, name)
+
+
+@pytest.mark.parametrize("cloud", ["ec2", "gce", "azure", "openstack", "local"])
+@pytest.mark.parametrize("dotted", ["libcloud.compute.drivers.dummy.DummyNodeDriver", "no.where"])
+def test_a_driver_class_of_another_provider_is_refused(cloud: str, dotted: str) -> None:
+    sections = every_option.given().get(cloud, {})
+    parts = zip(("credentials", "listing", "create"), every_option.SECTIONS, strict=True)
+    given = {part: sections.get(section, {}) for part, section in parts}
+    build = import_module(f"nodemanager.cloud.{cloud}.adapter").build_cloud
+    with pytest.raises(ConfigError, match=r"\[Cloud\] driver_class = "):
+        build(cloud_config(**given, driver_class=dotted))
 
 
 def test_a_home_that_is_not_there_is_told() -> None:

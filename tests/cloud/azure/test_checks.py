@@ -8,7 +8,7 @@ import pytest
 
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.core.model.world import Size
-from nodemanager.errors import CloudError
+from tests.cloud import asking
 from tests.cloud.azure.helpers import POOL, SMALL, cloud
 from tests.cloud.azure.server import AzureServer, changed, refusal
 from tests.cloud.azure.world import GROUP
@@ -16,20 +16,8 @@ from tests.cloud.azure.world import GROUP
 pytestmark = pytest.mark.socket
 
 
-def asked(
-    azure: AzureServer,
-    *sizes: Size,
-    **create: str,
-) -> dict[str, Found]:
-    """Every answer by its check's name; an error is a failure."""
-    answers = {}
-    wanted = Wanted(POOL, sizes or (SMALL,))
-    for check in cloud(azure, create=create).preflight(wanted):
-        try:
-            answers[check.name] = check.ask()
-        except CloudError as error:
-            answers[check.name] = Found(str(error), CheckStatus.FAILED, check.to_do)
-    return answers
+def asked(azure: AzureServer, *sizes: Size, **create: str) -> dict[str, Found]:
+    return asking.asked(cloud(azure, create=create), Wanted(POOL, sizes or (SMALL,)))
 
 
 def test_all_is_fine_and_nothing_is_changed(azure: AzureServer) -> None:
@@ -91,43 +79,12 @@ def test_without_the_reading_rights_little_is_asked_and_nothing_fails(azure: Azu
     assert all("azure-read.json" in one.to_do for one in found.values())
 
 
-@pytest.mark.parametrize(
-    ("size", "create", "mark", "text"),
-    [
-        (
-            replace(SMALL, instance_type="Standard_X9"),
-            {},
-            CheckStatus.FAILED,
-            "eastus has no Standard_X9",
-        ),
-        (
-            replace(SMALL, instance_type="Standard_D2s_v4"),
-            {},
-            CheckStatus.FAILED,
-            "did you mean 'Standard_D2s_v5'?",
-        ),
-        (replace(SMALL, cores=3), {}, CheckStatus.WARNING, "[Size Standard_D2s_v5] says 3 cores"),
-        (replace(SMALL, ram_mb=9000), {}, CheckStatus.WARNING, "2 cores, 9000 MB"),
-        (
-            Size("a", "Standard_A1_v2", 1, 2048, preemptible=True),
-            {},
-            CheckStatus.FAILED,
-            "never as a spot node",
-        ),
-        (
-            Size("a", "Standard_A1_v2", 1, 2048),
-            {"preemptible": "yes"},
-            CheckStatus.FAILED,
-            "never as a spot node",
-        ),
-    ],
-)
-def test_a_size_that_azure_has_not_or_otherwise_is_told(
-    azure: AzureServer, size: Size, create: dict[str, str], mark: CheckStatus, text: str
-) -> None:
-    found = asked(azure, size, **create)[f"offer of {size.instance_type}"]
-    assert found.mark is mark
-    assert text in found.text
+def test_a_size_that_azure_never_has_as_a_spot_node_is_told(azure: AzureServer) -> None:
+    """The other sizes that a cloud has not, or otherwise, are in tests/cloud/test_sizes.py."""
+    plain, spot = (Size("a", "Standard_A1_v2", 1, 2048, preemptible=one) for one in (False, True))
+    for found in (asked(azure, spot), asked(azure, plain, preemptible="yes")):
+        assert found["offer of Standard_A1_v2"].mark is CheckStatus.FAILED
+        assert "never as a spot node" in found["offer of Standard_A1_v2"].text
 
 
 def test_a_restricted_size_is_told_with_azures_reason(azure: AzureServer) -> None:

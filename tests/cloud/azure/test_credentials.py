@@ -264,22 +264,6 @@ def test_wrong_credentials_are_told_in_entra_ids_words(
         cloud(azure, credentials=credentials).account()
 
 
-def test_those_who_wait_for_a_token_learn_together_that_there_is_none(azure: AzureServer) -> None:
-    barrier = threading.Barrier(2)
-
-    def slow() -> Any:
-        barrier.wait(10)
-        return plain(503, "")()
-
-    azure.fault("token", before=slow)
-    ours = cloud(azure)
-    with ThreadPoolExecutor(2) as threads:
-        calls = [threads.submit(ours.list_nodes) for _ in range(2)]
-        barrier.wait(10)
-        errors = [call.exception(10) for call in calls]
-    assert all(isinstance(error, CloudError) for error in errors) or errors.count(None) == 1
-
-
 def test_no_secret_is_in_an_error_a_repr_or_the_log(
     azure: AzureServer, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:

@@ -11,8 +11,8 @@ import requests
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 
-from nodemanager.core.model.world import CloudState, LeftoverKind, Outcome
-from nodemanager.errors import BadRequest, CapacityUnavailable
+from nodemanager.core.model.world import CloudState, Outcome
+from nodemanager.errors import CapacityUnavailable
 from tests.cloud.azure import schema as azure_schema
 from tests.cloud.azure.auth import SUBSCRIPTION
 from tests.cloud.azure.helpers import IMAGE, POOL, attach, cloud, order
@@ -168,15 +168,6 @@ def test_an_operation_that_fails_later_fails_for_both(azure: AzureServer, sdk: A
         finished(cloud(azure), order())
 
 
-def test_a_name_that_is_taken_is_refused_to_both(azure: AzureServer, sdk: Any) -> None:
-    asked = order()
-    assert asked.tags.incarnation is not None
-    name = f"compute1-{asked.tags.incarnation[:8]}"
-    sdk.virtual_machines.begin_create_or_update(GROUP, name, new_machine()).result()
-    with pytest.raises(BadRequest, match="PreconditionFailed"):
-        cloud(azure).create(asked)
-
-
 def test_both_follow_every_page(azure: AzureServer, sdk: Any) -> None:
     ours = cloud(azure)
     made = {ours.create(order()).id for _ in range(5)}
@@ -205,24 +196,6 @@ def test_both_see_the_same_leftovers_and_the_sdk_sees_them_gone(
     assert list(sdk.disks.list_by_resource_group(GROUP)) == []
     assert list(network.network_interfaces.list(GROUP)) == []
     assert list(network.public_ip_addresses.list(GROUP)) == []
-
-
-def test_what_the_sdk_releases_is_gone_to_the_adapter(
-    azure: AzureServer, sdk: Any, network: Any
-) -> None:
-    ours = cloud(azure)
-    made = ours.create(order())
-    attach(azure, made)
-    pinned = ours.pins(made.id)
-    ours.destroy(made.id)
-    deletes = {
-        LeftoverKind.INTERFACE: network.network_interfaces.begin_delete,
-        LeftoverKind.VOLUME: sdk.disks.begin_delete,
-        LeftoverKind.ADDRESS: network.public_ip_addresses.begin_delete,
-    }
-    for one in pinned:
-        deletes[one.kind](GROUP, one.id.rpartition("/")[2]).result()
-        assert ours.release(one) is Outcome.GONE
 
 
 def test_a_thing_that_the_sdk_makes_is_ours_by_its_tags_alone(azure: AzureServer, sdk: Any) -> None:

@@ -114,25 +114,6 @@ def test_a_token_used_before_with_other_parameters_is_not_definite(server: MotoS
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        pytest.param("17", 17.0, id="seconds"),
-        pytest.param("0.5", 0.5, id="half-a-second"),
-        pytest.param("soon", None, id="a-word"),
-        pytest.param("-3", None, id="negative"),
-        pytest.param("inf", None, id="infinite"),
-    ],
-)
-def test_retry_after_is_passed_on(server: MotoServer, header: str, seconds: float | None) -> None:
-    server.fault(
-        "DescribeInstances", before=refusal("RequestLimitExceeded", 503, retry_after=header)
-    )
-    with pytest.raises(Throttled) as caught:
-        cloud(server).list_nodes()
-    assert caught.value.retry_after == seconds
-
-
-@pytest.mark.parametrize(
     "header",
     [
         pytest.param("Mon, 01 Jan 99999999999 00:00:00 GMT", id="no-year"),

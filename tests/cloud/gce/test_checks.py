@@ -14,7 +14,7 @@ from nodemanager.core.model.world import Size
 from tests.cloud.asking import asked
 from tests.cloud.gce.auth import key_file
 from tests.cloud.gce.helpers import POOL, SMALL, cloud, order
-from tests.cloud.gce.server import GceServer, changed, plain, refusal
+from tests.cloud.gce.server import GceServer, changed, refusal
 
 pytestmark = pytest.mark.socket
 
@@ -99,14 +99,6 @@ def test_what_only_these_checks_read_is_no_failure_where_it_is_not_allowed(gce: 
     assert CheckStatus.FAILED not in {one.mark for one in found.values()}
 
 
-def test_an_error_of_one_check_stops_no_other(gce: GceServer) -> None:
-    gce.fault("zones.get", before=plain(503, "<html>no</html>"), times=1)
-    found = answers(gce)
-    failed = {name for name, one in found.items() if one.mark is CheckStatus.FAILED}
-    assert failed == {"place us-central1-a"}
-    assert found["offer of n1-standard-1"].mark is CheckStatus.FINE
-
-
 @pytest.mark.parametrize(
     ("compute", "other"),
     [
@@ -132,37 +124,6 @@ def test_the_resource_manager_is_asked_beside_the_compute_api(compute: str, othe
 
 
 # What nodes are made of.
-
-
-@pytest.mark.parametrize(
-    ("size", "mark", "said"),
-    [
-        pytest.param(
-            Size("new", "n9-standard-1", 1, 1024),
-            CheckStatus.FAILED,
-            "us-central1-a has no n9-standard-1",
-            id="unknown",
-        ),
-        pytest.param(
-            Size("big", "n1-standard-1", 8, 1024),
-            CheckStatus.WARNING,
-            "[Size big]",
-            id="fewer-cores",
-        ),
-        pytest.param(
-            Size("big", "n1-standard-1", 1, 9999),
-            CheckStatus.WARNING,
-            "[Size big]",
-            id="less-memory",
-        ),
-    ],
-)
-def test_a_size_that_the_zone_lacks_or_that_has_less_is_told(
-    gce: GceServer, size: Size, mark: CheckStatus, said: str
-) -> None:
-    found = answers(gce, size)[f"offer of {size.instance_type}"]
-    assert found.mark is mark
-    assert said in found.text
 
 
 def test_a_zone_that_is_down_and_one_that_is_not_there_are_told(gce: GceServer) -> None:

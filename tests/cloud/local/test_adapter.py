@@ -412,19 +412,6 @@ def test_the_options_are_read_as_durations() -> None:
     assert node_settings({"vanish_after": "off"}).vanish_after is None
 
 
-def test_a_driver_class_of_another_provider_is_refused(directory: Path) -> None:
-    with pytest.raises(ConfigError, match=r"driver_class = libcloud.*no subclass of nodemanager"):
-        build_cloud(
-            cloud_config(
-                pool="demo",
-                directory=directory,
-                create=QUICK,
-                clock=ManualClock(),
-                driver_class="libcloud.compute.drivers.dummy.DummyNodeDriver",
-            )
-        )
-
-
 @pytest.mark.parametrize("name", ["ended.json", "first-use"])
 def test_no_link_is_followed_where_a_value_is_written(tmp_path: Path, name: str) -> None:
     """X7: who may write to the directory must not choose what is written elsewhere."""

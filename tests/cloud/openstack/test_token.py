@@ -215,32 +215,6 @@ def test_a_service_that_the_catalog_lacks_is_told(openstack: OpenStackServer) ->
     cloud(openstack).check_image()
 
 
-def test_threads_don_t_queue_for_a_keystone_that_does_not_answer(
-    openstack: OpenStackServer,
-) -> None:
-    asked: list[None] = []
-    over = threading.Event()
-
-    def slowly() -> Reply:
-        asked.append(None)
-        over.wait(30.0)
-        return Reply(503, b"")
-
-    openstack.fault(TOKENS, times=99, before=slowly)
-    ours = cloud(openstack, timeout=0.5)
-
-    def fails(_: int) -> bool:
-        with pytest.raises(CloudError):
-            ours.list_nodes()
-        return True
-
-    with ThreadPoolExecutor(8) as threads:
-        assert all(threads.map(fails, range(8)))
-    over.set()
-    # Those that waited for another's question do not ask themselves; in a row all eight would.
-    assert 1 <= len(asked) < 8
-
-
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS")
 def test_tls_is_checked_by_the_bundle_that_is_named(tmp_path: Path) -> None:
     pem, key = str(tmp_path / "server.pem"), str(tmp_path / "server.key")

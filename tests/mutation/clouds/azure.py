@@ -180,7 +180,7 @@ AZURE = (
         "    if answer.status == 429 or answer.status >= 500 or not (error or metadata):\n",
         "    if False:\n",
         "tests/cloud/gce/test_credentials.py::"
-        "test_a_metadata_server_that_fails_is_no_word_about_the_role",
+        "test_a_sign_in_that_fails_is_asked_once_and_is_no_refusal[role]",
     ),
     TextMutant(
         "D6",
@@ -188,7 +188,8 @@ AZURE = (
         "cloud/sign_in.py",
         "    if answer.status == 408 or str(error) in PASSING:\n",
         "    if answer.status == 408:\n",
-        "tests/cloud/gce/test_credentials.py::test_a_sign_in_that_fails_is_asked_once",
+        "tests/cloud/gce/test_credentials.py::"
+        "test_a_sign_in_that_fails_is_asked_once_and_is_no_refusal[key]",
     ),
     TextMutant(
         "D4",
