@@ -193,8 +193,8 @@ GUARDS = (
     TextMutant(
         "D11",
         "a kill ends a node without our tag",
-        "core/judge/overrides.py",
-        "if kill is None or node.tags.pool is None:",
+        "core/judge/nodes.py",
+        "if kill is None or subject.node.tags.pool is None:",
         "if kill is None:",
         "tests/core/judge/test_marked_nodes.py::"
         "test_no_order_of_an_operator_touches_a_node_without_a_tag_d11_o2",
@@ -256,7 +256,7 @@ GUARDS = (
     TextMutant(
         "D18",
         "a node that its cloud will take is ended though it works",
-        "core/judge/overrides.py",
+        "core/judge/nodes.py",
         "WorkerState.BUSY: Verdict(Kind.KEEP, waits,",
         "WorkerState.BUSY: Verdict(Kind.SHUTDOWN, goes,",
         "tests/core/judge/test_cloud_notice.py::"
@@ -302,7 +302,7 @@ GUARDS = (
     TextMutant(
         "D11",
         "a node without our tag is told to drain because its cloud will take it",
-        "core/judge/overrides.py",
+        "core/judge/nodes.py",
         "return record is not None and record.notice is not None and node.tags.pool is not None",
         "return record is not None and record.notice is not None",
         "tests/core/judge/test_cloud_notice.py::"

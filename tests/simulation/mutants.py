@@ -937,7 +937,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "O5",
         "a cordoned node goes as idle, down or unpaired like any other",
-        (instead(nodes._not_cordoned, "cordoned(subject.node, facts.snapshot)", "None"),),
+        (instead(nodes._not_cordoned, "of_node(facts.snapshot.drains, subject.node)", "None"),),
         storm=Storm(("an operator cordons nodes", "a node is stopped", "a node freezes"), count=30),
     ),
     Mutant(

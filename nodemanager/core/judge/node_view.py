@@ -18,6 +18,9 @@ from nodemanager.core.observe.snapshot import Snapshot
 FAILED_BOOTS = frozenset({Reason.BOOT_FAILED, Reason.NOT_JOINED})
 """The reasons for a shutdown of a node whose boot came to nothing (B5)."""
 
+BY_HAND = frozenset({Reason.DRAINED, Reason.KILLED})
+"""The reasons for a shutdown that an operator ordered."""
+
 BAD = having(Means.BAD)
 """The reasons for a shutdown because something seems wrong with the node, for `nodes_bad`."""
 

@@ -14,16 +14,6 @@ from nodemanager.core.judge.node_view import (
     opens_in,
     window_open,
 )
-from nodemanager.core.judge.overrides import (
-    cordoned,
-    drained,
-    is_leaving,
-    killed,
-    measures_of_notice,
-    noticed,
-    of_node,
-    parked,
-)
 from nodemanager.core.judge.preconditions import (
     Measured,
     RuleCheck,
@@ -33,10 +23,10 @@ from nodemanager.core.judge.preconditions import (
     until,
     until_released,
 )
-from nodemanager.core.model.annotations import Mark
+from nodemanager.core.model.annotations import Mark, of_node
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import CREATE_MARGIN_S, CREATE_WITHIN_S, Settings
-from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict
+from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
 from nodemanager.core.observe.ended import unjoined_for, waits_to_join, was_ended
 from nodemanager.core.observe.nodes_by_record import only_it_pings
@@ -329,7 +319,12 @@ def marked(
     course="killed",
 )
 def _not_killed(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    return ordered_away(subject, killed(subject.node, facts.snapshot))
+    """A kill ends the node, busy or not; an untagged one never (O2, D11)."""
+    kill = of_node(facts.snapshot.kills, subject.node)
+    if kill is None or subject.node.tags.pool is None:
+        return None
+    measures = kill.measures(facts.snapshot.wall)
+    return ordered_away(subject, Verdict(Kind.SHUTDOWN, Reason.KILLED, subject.node.id, measures))
 
 
 @rule_check(
@@ -340,7 +335,12 @@ def _not_killed(facts: NodeFacts, subject: Subject) -> NodeView | None:
     moot=lambda facts: not facts.snapshot.drains,
 )
 def _not_cordoned(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    return ordered_away(subject, cordoned(subject.node, facts.snapshot))
+    """A cordoned node is kept, whatever its state (O5)."""
+    mark = of_node(facts.snapshot.drains, subject.node)
+    if mark is None or not mark.kept or subject.node.tags.pool is None:
+        return None
+    measures = mark.measures(facts.snapshot.wall)
+    return ordered_away(subject, keep(subject.node.id, Reason.CORDONED, **measures))
 
 
 def ordered_away(subject: Subject, ordered: Verdict | None) -> NodeView | None:
@@ -519,6 +519,18 @@ BUSY, IDLE, AT_WORK = WorkerState.BUSY, WorkerState.IDLE, Reason.BUSY
 """Looked up once, because most nodes are busy."""
 
 
+def _once_idle(
+    subject: Subject, measures: Measured, goes: Reason, waits: Reason
+) -> NodeView | None:
+    """The shutdown of an idle node, the keeping of a busy one; None for any other state."""
+    measures = {**measures, "state": subject.state.value}
+    verdicts = {
+        WorkerState.IDLE: Verdict(Kind.SHUTDOWN, goes, subject.node.id, measures),
+        WorkerState.BUSY: Verdict(Kind.KEEP, waits, subject.node.id, measures),
+    }
+    return ordered_away(subject, verdicts.get(subject.state))
+
+
 @rule_check(
     "O1",
     "an operator drains it, and it says that it is idle",
@@ -528,18 +540,39 @@ BUSY, IDLE, AT_WORK = WorkerState.BUSY, WorkerState.IDLE, Reason.BUSY
     course="draining",
 )
 def _not_drained(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    return ordered_away(subject, drained(subject.node, subject.state, facts.snapshot))
+    """A drained node goes once idle: demand, windows and idle counts do not matter (O1)."""
+    drain = of_node(facts.snapshot.drains, subject.node)
+    if drain is None or drain.kept or subject.node.tags.pool is None:
+        return None
+    measures = drain.measures(facts.snapshot.wall)
+    return _once_idle(subject, measures, Reason.DRAINED, Reason.DRAINING)
+
+
+def _notice(facts: NodeFacts, subject: Subject) -> Measured:
+    """Why the cloud will take the node, and how soon; nothing without its notice."""
+    notice = subject.own.notice
+    if notice is None:
+        return {}
+    left = {} if notice.at is None else {"left_s": max(0.0, notice.at - facts.snapshot.wall)}
+    return {"cause": notice.why.value, **left}
 
 
 @rule_check(
     "D18",
     "its cloud will take it, and it says that it is idle",
     "not while it says that it is busy",
-    lambda facts, subject: measures_of_notice(subject.own, facts.snapshot),
+    _notice,
     course="leaving",
 )
 def _not_noticed(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    return ordered_away(subject, noticed(subject.node, subject.own, subject.state, facts.snapshot))
+    """A node that its cloud will take goes once idle, as a drained one does.
+
+    Its job has the time that is left: nobody but the cloud ends it (D18).
+    """
+    measures = _notice(facts, subject)
+    if not measures or subject.node.tags.pool is None:
+        return None
+    return _once_idle(subject, measures, Reason.NOTICED, Reason.LEAVING)
 
 
 def _parked_for(facts: NodeFacts, subject: Subject) -> Measured:
@@ -556,7 +589,11 @@ def _parked_for(facts: NodeFacts, subject: Subject) -> Measured:
     course="parking",
 )
 def _not_parked(facts: NodeFacts, subject: Subject) -> NodeView | None:
-    return ordered_away(subject, parked(subject.node, subject.state, facts.snapshot))
+    """Each node of a parked pool goes once idle, as a drained one does (O7)."""
+    measures = _parked_for(facts, subject)
+    if not measures or subject.node.tags.pool is None:
+        return None
+    return _once_idle(subject, measures, Reason.PARKED, Reason.PARKING)
 
 
 def _stopped_for(facts: NodeFacts, subject: Subject) -> Measured:
@@ -886,6 +923,16 @@ CHANGED = Reason.CHANGED_SINCE_LISTING
 """Looked up once, because every node is compared with them."""
 EDGE_S = 1.0
 """How far from the end of its window a ping must be to count as fresh without being measured."""
+
+
+def is_leaving(node: CloudNode, record: Record | None, snapshot: Snapshot) -> bool:
+    """Whether a node takes no more work, even if demand wants it (O1, O5, D18).
+
+    An operator drains or cordons it, or its cloud will take it.
+    """
+    if snapshot.drains and of_node(snapshot.drains, node) is not None:
+        return True
+    return record is not None and record.notice is not None and node.tags.pool is not None
 
 
 class NodeJudge:

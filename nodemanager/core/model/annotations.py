@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodemanager.core.model.reasons import FORCED, Reason
+from nodemanager.core.model.world import CloudNode
 
 PAUSE, ROTATE_PAUSE, PARK = "pause", "rotate_pause", "park"
 """The kinds of marks on the whole pool."""
@@ -41,6 +42,12 @@ class Mark:
         if self.reason:
             told["cause"] = self.reason
         return {**told, "age_s": max(0.0, wall - self.at)}
+
+
+def of_node(marks: Mapping[str, Mark], node: CloudNode) -> Mark | None:
+    """The mark on this node, but not one on an earlier node with the same id."""
+    mark = marks.get(node.id)
+    return mark if mark is not None and mark.is_on(node.tags.incarnation) else None
 
 
 @dataclass(frozen=True, slots=True)

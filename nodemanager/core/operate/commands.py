@@ -9,7 +9,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nodemanager.core.judge.overrides import BY_HAND
+from nodemanager.core.judge.node_view import BY_HAND
 from nodemanager.core.model.annotations import FORCIBLE, Mark, Marks, broken_as
 from nodemanager.core.model.reasons import NOT_DRAINED, OURS, Kind, Reason
 from nodemanager.core.model.settings import FREED_KEPT_S

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodemanager.core.judge.idle import ROTATE, doubt, is_done, outdated
-from nodemanager.core.judge.node_view import NodeView
-from nodemanager.core.judge.overrides import BY_HAND
+from nodemanager.core.judge.node_view import BY_HAND, NodeView
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import SchedulerNode

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nodemanager.core.judge.node_view import BAD, OUTSIDE, NodeView
-from nodemanager.core.judge.overrides import of_node
+from nodemanager.core.model.annotations import of_node
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.verdict import Verdict

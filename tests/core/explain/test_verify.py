@@ -479,10 +479,7 @@ def reasons_in(*files: str) -> set[Reason]:
 
 
 OF_BOTH = ("judge/preconditions.py",)
-NODE_FILES = (
-    *("judge/nodes.py", "judge/idle.py"),
-    *("judge/overrides.py", "plan/plan.py", "plan/orders.py", *OF_BOTH),
-)
+NODE_FILES = ("judge/nodes.py", "judge/idle.py", "plan/plan.py", "plan/orders.py", *OF_BOTH)
 RECORD_FILES = ("judge/records.py", "plan/due.py", *OF_BOTH)
 NEVER_LISTED = {Reason.NODE_ABSENT, Reason.NO_LISTING, Reason.TOO_MANY_IMPOSSIBLE}
 NO_SLOT = {Reason.HOLDS_NOTHING}

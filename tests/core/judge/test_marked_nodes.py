@@ -10,13 +10,15 @@ import pytest
 
 from nodemanager.core.explain.explain import explain
 from nodemanager.core.explain.findings import RuleStatus
-from nodemanager.core.judge.overrides import cordoned, drained, killed
+from nodemanager.core.judge import nodes
+from nodemanager.core.judge.node_view import NodeView, Subject
+from nodemanager.core.judge.nodes import Ask, NodeFacts
+from nodemanager.core.judge.preconditions import RuleCheck
 from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import NO_TAGS, CloudNode, CloudState, Tags, WorkerState
-from nodemanager.core.observe.snapshot import Snapshot
+from nodemanager.core.observe.pairing import NO_PAIRS
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from tests.core.build import (
     EPOCH,
@@ -45,6 +47,12 @@ def marked(made: World, **flags: Any) -> World:
     made.flags |= flags
     made.plan()
     return made
+
+
+def asked(check: RuleCheck[Ask], node: CloudNode, made: World, **flags: Any) -> NodeView | None:
+    """What one check says of an idle node."""
+    facts = NodeFacts(made.snapshot(**flags), made.settings, NO_PAIRS)
+    return check.ask(facts, Subject(node, None, WorkerState.IDLE))
 
 
 # O1: drain.
@@ -338,7 +346,8 @@ def test_o5_a_cordon_stays_on_a_node_whose_tags_were_taken_and_a_drain_does_not(
     assert made.destroyed == []
     drain = replace(mark, kept=False)
     marked(made, drains={stripped.id: drain})
-    assert drained(stripped, WorkerState.IDLE, made.snapshot()) is None, "who it is is not known"
+    said = asked(nodes._not_drained, stripped, made, drains={stripped.id: drain})
+    assert said is None, "who it is is not known"
 
 
 def test_o5_explain_names_the_cordon_and_what_ends_it() -> None:
@@ -493,19 +502,19 @@ def test_marks_tell_for_how_long_they_have_stood() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "order"),
+    ("flags", "check"),
     [
-        pytest.param(KILL, killed, id="kill"),
-        pytest.param(CORDON, cordoned, id="cordon"),
-        pytest.param(DRAIN, lambda *of: drained(of[0], WorkerState.IDLE, of[1]), id="drain"),
+        pytest.param(KILL, nodes._not_killed, id="kill"),
+        pytest.param(CORDON, nodes._not_cordoned, id="cordon"),
+        pytest.param(DRAIN, nodes._not_drained, id="drain"),
     ],
 )
 def test_no_order_of_an_operator_touches_a_node_without_a_tag_d11_o2(
-    flags: dict[str, dict[str, Mark]], order: Callable[[CloudNode, Snapshot], Verdict | None]
+    flags: dict[str, dict[str, Mark]], check: RuleCheck[Ask]
 ) -> None:
     """A mark on one names no life, as the node's tags name none."""
     made = live(WorkerState.IDLE)
     (ours,) = made.nodes
-    assert order(ours, made.snapshot(**flags)) is not None
+    assert asked(check, ours, made, **flags) is not None
     bare = {name: {NODE: replace(marks[NODE], incarnation=None)} for name, marks in flags.items()}
-    assert order(replace(ours, tags=NO_TAGS), made.snapshot(**bare)) is None
+    assert asked(check, replace(ours, tags=NO_TAGS), made, **bare) is None
