@@ -9,8 +9,8 @@ from nodemanager.app.state import Facts
 from nodemanager.core.explain import differs
 from nodemanager.core.explain.differs import Differences, ManagerDecision
 from nodemanager.core.explain.explain import APPLY, STANDBY, DecisionView
-from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
+from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.errors import StartError
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.log import WARNING, Logger

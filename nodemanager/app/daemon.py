@@ -29,9 +29,9 @@ from nodemanager.app.reload import Reloader
 from nodemanager.app.state import Lease, LeaseTaken, StateDirectory
 from nodemanager.config import Config
 from nodemanager.core.explain.explain import APPLY, DRY_RUN, STANDBY, DecisionView
-from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.safety import lease as rules
+from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.errors import JournalReplaced, StartError
 from nodemanager.httpserver.server import HttpServer
 from nodemanager.lease.keeper import Keeper, Term

@@ -15,9 +15,9 @@ from nodemanager.app import adapters
 from nodemanager.app.state import StateDirectory
 from nodemanager.config import Config
 from nodemanager.core.explain.explain import DecisionView
-from nodemanager.core.model.lease import LeaseView
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
+from nodemanager.core.safety.lease import LeaseView
 from nodemanager.httpserver.server import HttpServer
 from nodemanager.lib import control, log
 from nodemanager.lib.clock import Clock

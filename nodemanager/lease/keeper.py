@@ -11,10 +11,9 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.safety import lease as rules
-from nodemanager.core.safety.lease import RENEWALS, LeaseRow, Sighting
+from nodemanager.core.safety.lease import RENEWALS, LeaseRole, LeaseRow, LeaseView, Sighting
 from nodemanager.errors import StoreError
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.log import INFO, WARNING, Logger

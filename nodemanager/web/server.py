@@ -39,8 +39,8 @@ from falcon.asgi import Request, Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from nodemanager.core.model.lease import LeaseRole
 from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.safety.lease import LeaseRole
 from nodemanager.httpserver.connections import limits_of
 from nodemanager.httpserver.refusals import Refusals
 from nodemanager.httpserver.server import HttpServer

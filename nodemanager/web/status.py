@@ -16,7 +16,6 @@ from nodemanager.core.explain.lists import natural
 from nodemanager.core.explain.why import Blocker, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
-from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.operate.verbs import STANDING
 from nodemanager.core.plan.leftovers import LedgerState
@@ -24,6 +23,7 @@ from nodemanager.core.plan.rotation import Rotation
 from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.spares import Spares
 from nodemanager.core.plan.summary import Notice
+from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.logline import Json, timestamp
 

@@ -14,13 +14,13 @@ from nodemanager.commands import show
 from nodemanager.commands.status_screen import screen
 from nodemanager.core.model.annotations import PAUSE, Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
-from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import LeftoverKind
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.slots import Leak, Slots
 from nodemanager.core.plan.spares import Spares
 from nodemanager.core.plan.summary import Notice
+from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.web.status import NodeCounts, PollStatus, Status
 
 NOW = 5000.0

@@ -12,10 +12,10 @@ from nodemanager.app.comparison import Comparison
 from nodemanager.app.state import JsonScalar
 from nodemanager.core.explain import differs
 from nodemanager.core.explain.explain import APPLY, STANDBY, DecisionView
-from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import SchedulerVerb
 from nodemanager.core.model.world import WorkerState
+from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.errors import StartError
 from nodemanager.lib import log
 from tests.core.build import World

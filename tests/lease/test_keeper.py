@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodemanager.core.model.lease import LeaseRole
 from nodemanager.core.model.reasons import Event
+from nodemanager.core.safety.lease import LeaseRole
 from nodemanager.lease.keeper import Keeper, Term
 from nodemanager.lib import log
 from tests.fakes.clock import ManualClock

@@ -8,7 +8,7 @@ import pytest
 
 from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.model.annotations import Mark, Marks
-from nodemanager.core.model.lease import LeaseRole, LeaseView
+from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.status import Board, Status

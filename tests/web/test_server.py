@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from nodemanager import __version__
 from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
-from nodemanager.core.model.lease import LeaseRole, LeaseView
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Outcome
 from nodemanager.core.plan.slots import Leak, Slots
+from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.errors import QuotaExceeded, StartError
 from nodemanager.lib import log
 from nodemanager.lib.log import INFO

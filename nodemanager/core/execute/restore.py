@@ -54,8 +54,8 @@ def confirm_restore(order: RestoreOrder, record: Record | None, seen: Seen) -> V
         return keep(uuid, Reason.HELD)
     if seen.stopping:
         return keep(uuid, Reason.STOPPING)
-    block = standing_block(snapshot, seen.settings, polls=False, breaker=False)
-    if block is not None and block.reason is not Reason.NOT_AUTHORISED:
+    block = standing_block(snapshot, seen.settings, polls=False, breaker=False, authorised=False)
+    if block is not None:
         return block.to(uuid)
     if life.key not in {one.key for one in false_clean.open_lives(snapshot.breaker)}:
         # Its node is confirmed gone, or an operator closed the breaker.

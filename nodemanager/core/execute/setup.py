@@ -51,6 +51,7 @@ from nodemanager.core.execute.workflow import (
     WorkflowEvent,
     Written,
 )
+from nodemanager.core.explain.events import record_fields
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.judge.records import is_touched
 from nodemanager.core.model.reasons import Event, Reason
@@ -204,7 +205,7 @@ def created_as(order: SetUpOrder, record: Record, created: Created) -> Step[Setu
     fields = {
         "node": node.id,
         "name": node.name,
-        **whose(record),
+        **record_fields(record, record.uuid),
         "size": order.size.name,
         "place": order.place,
         "took_s": created.took_s,
@@ -213,7 +214,7 @@ def created_as(order: SetUpOrder, record: Record, created: Created) -> Step[Setu
         None,
         tell=(LogLine(Event.NODE_CREATED, fields),),
         learn=(NodeExpected(record.uuid, life, order.size.name, node.id, place=order.place),),
-        ended=Ended("created", {"node": node.id, **whose(record)}),
+        ended=Ended("created", {"node": node.id, **record_fields(record, record.uuid)}),
     )
 
 
@@ -242,7 +243,7 @@ def released(
         slot=record.slot_number,
         hostname=record.hostname,
     )
-    ended = Ended(outcome, {**more, **whose(record)})
+    ended = Ended(outcome, {**more, **record_fields(record, record.uuid)})
     return replace(step, begin=(FollowUp(Action.CLEAN, clean),), ended=ended)
 
 
@@ -254,7 +255,7 @@ def withdrawn(
     fields = {
         **block.measures,
         "reason": block.reason,
-        **(whose(record) if record is not None else {}),
+        **(record_fields(record, record.uuid) if record is not None else {}),
         "size": order.size.name,
         "plan": order.plan_id,
     }
@@ -285,7 +286,7 @@ def failed(
     is_news: bool = True,
 ) -> LogLine:
     fields = {
-        **(whose(record) if record is not None else {}),
+        **(record_fields(record, record.uuid) if record is not None else {}),
         "size": order.size.name,
         "place": order.place if stage == "create" else None,
         "action": stage,
@@ -293,10 +294,6 @@ def failed(
         "error": error,
     }
     return LogLine(Event.NODE_SETUP_FAILED, fields, Level.WARNING if is_news else Level.DEBUG)
-
-
-def whose(record: Record) -> dict[str, Any]:
-    return {"record": record.uuid, "slot": record.slot_number, "host": record.hostname}
 
 
 # The part of a set-up whose claim or create has an unknown outcome (U5, U9).
@@ -371,7 +368,7 @@ def _claim_in_doubt(state: Doubtful, record: Record, seen: Seen) -> Step[SetupSt
     doubt, nodes = in_doubt_of(record), seen.snapshot.history.nodes_by_record.get(record.uuid, ())
     borne = any(node.tags.incarnation == record.incarnation for node in nodes)
     if record.last_ping_at is not None or borne:
-        return Step(None, learn=doubt, ended=Ended("created", whose(record)))
+        return Step(None, learn=doubt, ended=Ended("created", record_fields(record, record.uuid)))
     if not state.sent and seen.guarantee is Guarantee.CAS:
         # No create follows it, so it need not hold its slot until it expires. A renewal that is on
         # its way is refused once it is freed, where the store compares.
@@ -409,8 +406,9 @@ def confirm_setup(order: SetUpOrder, seen: Seen, record: Record | None) -> Objec
     snapshot = seen.snapshot
     if seen.stopping:
         return Objection(Reason.STOPPING)
-    block = standing_block(snapshot, seen.settings, breaker=snapshot.breaker.stops_booting)
-    if block is not None and block.reason is not Reason.NOT_AUTHORISED:
+    stops = snapshot.breaker.stops_booting
+    block = standing_block(snapshot, seen.settings, breaker=stops, authorised=False)
+    if block is not None:
         return block
     if snapshot.parked is not None:
         return Objection(Reason.POOL_PARKED, snapshot.parked.measures(snapshot.wall))
@@ -558,7 +556,7 @@ def _claiming(state: Claiming, event: WorkflowEvent, seen: Seen) -> Step[SetupSt
 
 
 def _claimed(order: SetUpOrder, record: Record, seen: Seen) -> Step[SetupState]:
-    fields = {**whose(record), "incarnation": record.incarnation}
+    fields = {**record_fields(record, record.uuid), "incarnation": record.incarnation}
     told = (LogLine(Event.RECORD_CLAIMED, fields),)
     learn = (Claimed(record.uuid, order.size.name),)
     step = _go_on(order, record, 0, seen)
@@ -702,8 +700,7 @@ def _asked(state: Finishing, seen: Seen) -> Step[SetupState]:
 
 def _may_ask(record: Record, node: CloudNode, seen: Seen) -> bool:
     snapshot = seen.snapshot
-    block = standing_block(snapshot, seen.settings, polls=False)
-    if block is not None and block.reason is not Reason.NOT_AUTHORISED:
+    if standing_block(snapshot, seen.settings, polls=False, authorised=False) is not None:
         return False
     is_held = node.held or not snapshot.holds.isdisjoint((record.uuid, node.id))
     return not (seen.stopping or is_held or snapshot.limits.throttled_until > snapshot.now)

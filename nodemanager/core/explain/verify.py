@@ -24,7 +24,6 @@ from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan, adopting, judged
 from nodemanager.core.plan.slots import CLAIM_WITHOUT_SLOT, Holder, holder_of, is_leaked
 from nodemanager.core.plan.summary import place_of
-from nodemanager.core.plan.supply import pending_claims
 
 # Sums that the numbers of one decision must satisfy: counts of one thing, made in two ways.
 
@@ -161,7 +160,7 @@ def verify(decision: DecisionView, now: float, *, allow_empty: bool = False) -> 
     if made.aborted is not None:
         return _verification(decision, settings, now, [_of_pool(made.aborted)])
     snapshot = judged(made, decision.snapshot)
-    pending = _pending(made, snapshot, settings)
+    pending = made.pending
     listed = [_of_node(view, snapshot) for view in made.views]
     nodes = Counter(dict.fromkeys(NAMES.values(), 0))
     nodes.update(NAMES.get(one.reason) or NAMES[one.outlook] for one in listed)
@@ -227,12 +226,6 @@ def _is_empty(nodes: Mapping[str, int], items: Sequence[VerifiedItem]) -> bool:
     return all(one.outlook in (Outlook.SETTLED, Outlook.APART) for one in items)
 
 
-def _pending(made: Plan, snapshot: Snapshot, settings: Settings) -> set[str]:
-    """The uuids of records that stand for future nodes, as the plan counted them (U6)."""
-    items = snapshot.history.listed_records
-    return pending_claims(items, snapshot, settings, made.pairs, made.unlisted)
-
-
 # The pool.
 
 
@@ -294,7 +287,7 @@ def _is_held(record: Record | None, node: CloudNode | None, snapshot: Snapshot) 
 
 
 def _of_records(
-    made: Plan, snapshot: Snapshot, settings: Settings, pending: set[str]
+    made: Plan, snapshot: Snapshot, settings: Settings, pending: frozenset[str]
 ) -> Iterator[VerifiedItem]:
     """Each record that holds a slot without a listed node, or that stands for a future node."""
     verdicts = {one.id: one for one in made.records}

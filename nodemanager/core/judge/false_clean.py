@@ -439,8 +439,8 @@ def judge_restore(life: FreedLife, snapshot: Snapshot, settings: Settings) -> Ve
         # A clean that takes effect late would free it again, and that is not reported again.
         age_s, limit_s = snapshot.now - late.at, settings.node_stale_after
         return keep(uuid, Reason.IN_FLIGHT, age_s=age_s, limit_s=limit_s)
-    block = standing_block(snapshot, settings, polls=False, breaker=False)
-    if block is not None and block.reason is not Reason.NOT_AUTHORISED:
+    block = standing_block(snapshot, settings, polls=False, breaker=False, authorised=False)
+    if block is not None:
         return block.to(uuid)
     return _no_room(life, records, snapshot) or _judge_sighting(life, snapshot.history)
 

@@ -245,17 +245,21 @@ STANDING: tuple[RuleCheck[Precondition], ...] = (
 
 
 def standing_block(
-    snapshot: Snapshot, settings: Settings, *, polls: bool = True, breaker: bool = True
+    snapshot: Snapshot,
+    settings: Settings,
+    *,
+    polls: bool = True,
+    breaker: bool = True,
+    authorised: bool = True,
 ) -> Objection | None:
     """What forbids every free and destroy now; None if nothing does.
 
-    Without `polls` their age is ignored, without `breaker` an open breaker is.
+    Without `polls` their age is ignored, without `breaker` an open breaker, and without
+    `authorised` that listings may be incomplete.
     """
+    waived = {"polls": not polls, "breaker": not breaker, "authorised": not authorised}
     for check in STANDING:
-        name, ask = check.name, check.ask
-        if (name == "polls" and not polls) or (name == "breaker" and not breaker):
-            continue
-        block = ask(snapshot, settings)
+        block = None if waived.get(check.name) else check.ask(snapshot, settings)
         if block is not None:
             return check.bears(block)
     return None

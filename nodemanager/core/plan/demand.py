@@ -347,8 +347,8 @@ class Market:
         snapshot = self.snapshot
         # An open breaker stops booting only when a listing collapsed (B2).
         stops = snapshot.breaker.stops_booting
-        block = standing_block(snapshot, self.settings, breaker=stops)
-        if block is not None and block.reason is not Reason.NOT_AUTHORISED:
+        block = standing_block(snapshot, self.settings, breaker=stops, authorised=False)
+        if block is not None:
             return block.reason
         if snapshot.parked is not None:
             return Reason.POOL_PARKED

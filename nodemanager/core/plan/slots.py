@@ -337,10 +337,8 @@ class NextNames:
 
 def next_names(snapshot: Snapshot, settings: Settings, slots: Slots) -> NextNames | None:
     """The names of the next nodes; None where nobody can tell, or the scheduler takes any name."""
-    listing = snapshot.history.scheduler
-    if settings.hostname is None or snapshot.slots is None or listing is None:
-        return None
-    if listing.names is None:
+    known = _known_names(snapshot)
+    if settings.hostname is None or snapshot.slots is None or known is None:
         return None
     taken = {record.slot_number for record in snapshot.history.listed_records}
     free = (slot for slot in range(1, snapshot.slots + 1) if slot not in taken)
@@ -352,19 +350,22 @@ def next_names(snapshot: Snapshot, settings: Settings, slots: Slots) -> NextName
             break
         if place >= waiting:
             names.append(settings.hostname % {"slot_number": slot})
-    known = listing.names
     lacking = next((at for at, name in enumerate(names) if name not in known), len(names))
     return NextNames(tuple(names), lacking)
 
 
 def name_mismatch(snapshot: Snapshot, settings: Settings) -> NameMismatch | None:
     """The slots whose hostnames the scheduler lacks; None where none does, or nobody can tell."""
+    known = _known_names(snapshot)
+    if settings.hostname is None or snapshot.slots is None or known is None:
+        return None
+    return apart(settings.hostname, snapshot.slots, known)
+
+
+def _known_names(snapshot: Snapshot) -> frozenset[str] | None:
+    """All names that the scheduler has; None where it takes any."""
     listing = snapshot.history.scheduler
-    if settings.hostname is None or snapshot.slots is None or listing is None:
-        return None
-    if listing.names is None:
-        return None
-    return apart(settings.hostname, snapshot.slots, listing.names)
+    return None if listing is None else listing.names
 
 
 @lru_cache(maxsize=8)

@@ -15,6 +15,7 @@ machine's.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 RESERVE = 0.1
 """The part of a lease at its end in which nothing is sent any more: an order that was checked a
@@ -76,3 +77,30 @@ def acts_from(taken_at: float, call_s: float, *, was_given_back: bool) -> float:
     the longest time that one takes. Who gave the lease back had waited for its own.
     """
     return taken_at if was_given_back else taken_at + call_s
+
+
+class LeaseRole(StrEnum):
+    """What this manager is to its pool."""
+
+    ACTIVE = "active"
+    STANDBY = "standby"
+    NONE = "none"
+    """It is a dry run, or it lacks the lease for the moment and nobody is known to have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """The lease as status and health show it.
+
+    `holder` is who acts for the pool, as far as it is known; `token` counts the holders. `until` is
+    when the lease ends unless it is renewed, in epoch seconds; None for a lock, which has no end.
+    """
+
+    role: LeaseRole
+    holder: str | None = None
+    token: int = 0
+    until: float | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.role is LeaseRole.ACTIVE

@@ -11,11 +11,11 @@ from nodemanager.core.explain.inventory import slot_states
 from nodemanager.core.explain.lists import DECISIONS, GROUPS
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.breaker import HOW_TO_CLEAR
-from nodemanager.core.model.lease import LeaseRole
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.verbs import STANDING, UNDO, Verb
 from nodemanager.core.plan.leftovers import LedgerState
 from nodemanager.core.plan.slots import Holder
+from nodemanager.core.safety.lease import LeaseRole
 from nodemanager.errors import JournalError
 from nodemanager.journal.story import group_json, latest
 from nodemanager.lib.logline import Json
