@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nodemanager.core.explain.explain import APPLY, DRY_RUN, DecisionView, Explanation, explain
-from nodemanager.core.explain.findings import Finding
+from nodemanager.core.explain.rules import Finding
 from nodemanager.core.model.reasons import is_flip
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError

@@ -10,8 +10,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.explain import node_rules, record_rules
-from nodemanager.core.explain.findings import Earliest, Finding, RuleStatus, blocking, earliest
+from nodemanager.core.explain.rules import (
+    Earliest,
+    Finding,
+    RuleStatus,
+    ask_later,
+    ask_node,
+    ask_record,
+    blocking,
+    earliest,
+    plan_on_node,
+    plan_on_record,
+)
 from nodemanager.core.judge.node_view import Subject
 from nodemanager.core.judge.nodes import NodeFacts
 from nodemanager.core.judge.records import RecordJudge
@@ -200,8 +210,8 @@ def _of_record(
     judge = RecordJudge(snapshot, settings, made.pairs, made.unlisted)
     verdict = next(one for one in made.records if one.id == uuid)
     impossible = made.impossible is not None and uuid in made.impossible.ids
-    before, behind = record_rules.ask_of_plan(verdict, impossible, judge)
-    findings = [*before, *record_rules.ask_record(judge, record), *behind]
+    before, behind = plan_on_record(verdict, impossible, judge)
+    findings = [*before, *ask_record(judge, record), *behind]
     rivals = made.pairs.ambiguous.get(uuid, ())
     node = made.pairs.node_of.get(uuid) or _listed_node(snapshot, record)
     when = _when_record(judge, record, findings, (*before, *behind))
@@ -215,7 +225,7 @@ def _of_record(
         record=record_facts(record, snapshot, settings),
         node=None if node is None else node_facts(node, paired, snapshot, settings),
         rivals=rivals,
-        findings=(*findings, *record_rules.ask_later(judge, record)),
+        findings=(*findings, *ask_later(judge, record)),
         earliest=when,
     )
 
@@ -245,7 +255,7 @@ def _when_record(
         ahead_judge = RecordJudge(decision, settings, judge.pairs, judge.unlisted)
         # The caps of a cycle are free in the next one.
         waiting = [one for one in standing if one.why is not None]
-        return [*waiting, *record_rules.ask_record(ahead_judge, record)]
+        return [*waiting, *ask_record(ahead_judge, record)]
 
     return earliest(ask_at, TICK_S)
 
@@ -260,8 +270,8 @@ def _of_node(
     subject = facts.subject(node)
     record = subject.record
     view = next(one for one in made.views if one.node.id == node.id)
-    of_plan = node_rules.ask_of_plan(subject, view.verdict, made, facts)
-    findings = [*node_rules.ask_node(facts, subject, made), *of_plan]
+    of_plan = plan_on_node(subject, view.verdict, made, facts)
+    findings = [*ask_node(facts, subject, made), *of_plan]
     return Explanation(
         subject="node",
         id=node.id,
@@ -296,7 +306,7 @@ def _when_node(
     def ask_at(ahead: float) -> list[Finding]:
         decision = later(near, settings, snapshot.now + ahead)
         then = NodeFacts(decision, settings, facts.pairs)
-        return [*standing, *node_rules.ask_node(then, then.subject(node), made)]
+        return [*standing, *ask_node(then, then.subject(node), made)]
 
     return earliest(ask_at, TICK_S)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.explain.explain import DRY_RUN, Explanation, explain, find
-from nodemanager.core.explain.findings import Finding, RuleStatus
+from nodemanager.core.explain.rules import Finding, RuleStatus
 from nodemanager.core.judge.node_view import opens_in, window_open
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Cause
 from nodemanager.core.model.reasons import Kind, Reason

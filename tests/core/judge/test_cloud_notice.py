@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.explain.explain import explain
-from nodemanager.core.explain.findings import RuleStatus
+from nodemanager.core.explain.rules import RuleStatus
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, SchedulerNode

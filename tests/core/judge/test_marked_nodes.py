@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.explain.explain import explain
-from nodemanager.core.explain.findings import RuleStatus
+from nodemanager.core.explain.rules import RuleStatus
 from nodemanager.core.judge import nodes
 from nodemanager.core.judge.node_view import NodeView, Subject
 from nodemanager.core.judge.nodes import Ask, NodeFacts

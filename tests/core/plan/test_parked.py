@@ -10,7 +10,7 @@ import pytest
 from nodemanager.core.execute.setup import confirm_setup, order_setup
 from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.explain.explain import DecisionView, explain
-from nodemanager.core.explain.findings import RuleStatus
+from nodemanager.core.explain.rules import RuleStatus
 from nodemanager.core.explain.why import why
 from nodemanager.core.model.annotations import PARK, PAUSE, Mark
 from nodemanager.core.model.reasons import Kind, Reason
