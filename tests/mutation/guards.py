@@ -185,8 +185,8 @@ GUARDS = (
         "D12",
         "what an admin drained is drained by us too, and resumed later",
         "core/plan/orders.py",
-        "told is not None or word.is_set_aside or may",
-        "told is not None or may",
+        "before is not None or word.is_set_aside or may",
+        "before is not None or may",
         "tests/core/execute/test_dispatch.py::"
         "test_what_an_admin_drained_is_not_drained_by_us_too_d12",
     ),

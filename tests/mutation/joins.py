@@ -200,7 +200,7 @@ JOINS = (
         "D2",
         "a node that joined right before its destroy is ended as one that never did",
         "core/plan/destroy.py",
-        "    if not is_not_up(told):\n",
+        "    if not is_not_up(reported):\n",
         "    if False:\n",
         f"{_TESTS}test_the_scheduler_is_asked_again_right_before_d17_d2",
     ),

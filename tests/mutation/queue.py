@@ -79,7 +79,7 @@ QUEUE = (
         "U12",
         "a node is counted to have more than the scheduler believes",
         "core/plan/packing.py",
-        "            min(size.cores, told.cores or size.cores),\n",
+        "            min(size.cores, believed.cores or size.cores),\n",
         "            size.cores,\n",
         f"{PACKING}::test_a_node_has_no_more_than_the_scheduler_believes",
     ),

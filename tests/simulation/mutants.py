@@ -185,7 +185,7 @@ BUSY_OR_IDLE = off(
 QUIET_AT_LAST_LOOK = off(
     pre_write_check._not_stale, "not order.fenced and (quiet_s is None or not quiet_s > window_s)"
 )
-NOT_ASKED_AGAIN = instead(destroy._not_done, "told is not None and is_done(told)", "True")
+NOT_ASKED_AGAIN = instead(destroy._not_done, "reported is not None and is_done(reported)", "True")
 """What the scheduler says right before the destroy of an idle node."""
 DISPATCHED = Storm(
     ("the scheduler's replies are lost", "the scheduler answers late", "manager killed"),
@@ -1709,7 +1709,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             instead(
                 destroy._not_bad,
-                "told is not None and told.state is WorkerState.BUSY and told.responds",
+                "reported is not None and reported.state is WorkerState.BUSY and reported.responds",
                 "False",
             ),
         ),

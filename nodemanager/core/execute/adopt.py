@@ -133,8 +133,8 @@ class Adopt(Once[AdoptOrder]):
             "incarnation": order.tags.incarnation,
             "by": mark.by if mark is not None else None,
         }
-        told = LogLine(Event.NODE_ADOPTED, fields)
-        return _over(order, ItemStatus(ItemState.DONE, Reason.ADOPTED), told)
+        line = LogLine(Event.NODE_ADOPTED, fields)
+        return _over(order, ItemStatus(ItemState.DONE, Reason.ADOPTED), line)
 
     def failed(
         self, order: AdoptOrder, failed: Failed, seen: Seen, *, late: bool
@@ -155,11 +155,11 @@ def _failed(order: AdoptOrder, error: RemoteError) -> Step[OnceState[AdoptOrder]
     Without the lease nothing is sent, so that is no refusal: the next holder of it goes on.
     """
     fields = {"node": order.node_id, "error": error}
-    told = LogLine(Event.NODE_ADOPT_FAILED, fields, Level.WARNING)
+    line = LogLine(Event.NODE_ADOPT_FAILED, fields, Level.WARNING)
     if not error.definite or isinstance(error, NotSent | Throttled):
-        return Step(None, tell=(told,))
+        return Step(None, tell=(line,))
     return _over(
-        order, ItemStatus(ItemState.CHANGED, Reason.ADOPT_REFUSED, {"error": str(error)}), told
+        order, ItemStatus(ItemState.CHANGED, Reason.ADOPT_REFUSED, {"error": str(error)}), line
     )
 
 

@@ -198,26 +198,26 @@ FOUND_FREED = "a later look showed that the write took effect"
 # How a clean goes on, or ends.
 
 
-def again(order: CleanOrder, tries: int, seen: Seen, *told: LogLine) -> Step[CleanState]:
-    return pause(Pausing(order, tries, is_first=False), seen, *told)
+def again(order: CleanOrder, tries: int, seen: Seen, *lines: LogLine) -> Step[CleanState]:
+    return pause(Pausing(order, tries, is_first=False), seen, *lines)
 
 
-def pause(state: Pausing, seen: Seen, *told: LogLine) -> Step[CleanState]:
+def pause(state: Pausing, seen: Seen, *lines: LogLine) -> Step[CleanState]:
     """Try again after a wait; when stopping, leave it to the next run, which reads the journal."""
     if seen.stopping:
-        return Step(None, tell=told)
+        return Step(None, tell=lines)
     wait = wait_before(state.tries, seen)
-    return Step(replace(state, tries=one_more(state.tries)), (wait,), tell=told)
+    return Step(replace(state, tries=one_more(state.tries)), (wait,), tell=lines)
 
 
 def undone(
-    order: CleanOrder, tries: int, error: RemoteError, seen: Seen, told: LogLine
+    order: CleanOrder, tries: int, error: RemoteError, seen: Seen, line: LogLine
 ) -> Step[CleanState]:
     """After a fence or a write that failed with no fence up: try again (C20, U6), or end."""
     if order.is_exception:
-        return again(order, tries, seen, told)
+        return again(order, tries, seen, line)
     outcome = "failed" if error.definite else "unknown"
-    return Step(None, tell=(told,), ended=ended_as(order, outcome))
+    return Step(None, tell=(line,), ended=ended_as(order, outcome))
 
 
 def freed(order: CleanOrder, before: Record, seen: Seen) -> Step[CleanState]:
@@ -411,11 +411,11 @@ def fencing(state: Fencing, event: WorkflowEvent, seen: Seen) -> Step[CleanState
             standing = Standing(behind, before, fenced, state.tries)
             return Step(standing, (_stand(seen),), learn=_counts(order))
         case Failed(error=error):
-            told = failed(order, "fence", error)
+            line = failed(order, "fence", error)
             if error.definite:
-                return undone(order, state.tries, error, seen, told)
+                return undone(order, state.tries, error, seen, line)
             # Nobody knows whether the fence is up.
-            return lift(Lifting(order, before, again=True, tries=state.tries), told)
+            return lift(Lifting(order, before, again=True, tries=state.tries), line)
     return Step(state)
 
 
@@ -458,24 +458,24 @@ def _looked_behind(state: Standing, found: CleanEvidence, seen: Seen) -> Step[Cl
     if is_done(order, found):
         step = done(order, why, seen)
     else:
-        told = skipped(order, why, found.record)
+        line = skipped(order, why, found.record)
         again = passes(order, why, seen)
-        step = lift(Lifting(order, before, state.fenced, again, why, state.tries), told)
+        step = lift(Lifting(order, before, state.fenced, again, why, state.tries), line)
     return replace(step, facts=(*step.facts, *facts))
 
 
 # A write of unknown outcome.
 
 
-def doubt(state: Writing, seen: Seen, *told: LogLine) -> Step[CleanState]:
+def doubt(state: Writing, seen: Seen, *lines: LogLine) -> Step[CleanState]:
     since = seen.snapshot.now if state.doubted is None else state.doubted
-    return _doubting(Unsure(state.order, state.before, since, state.tries), seen, *told)
+    return _doubting(Unsure(state.order, state.before, since, state.tries), seen, *lines)
 
 
-def _doubting(state: Unsure, seen: Seen, *told: LogLine) -> Step[CleanState]:
+def _doubting(state: Unsure, seen: Seen, *lines: LogLine) -> Step[CleanState]:
     """Look again later; when stopping, leave it to the next run: the journal has the write."""
     wait = () if seen.stopping else (wait_before(state.tries, seen),)
-    return Step(replace(state, tries=one_more(state.tries)), wait, tell=told)
+    return Step(replace(state, tries=one_more(state.tries)), wait, tell=lines)
 
 
 def unsure(state: Unsure, event: WorkflowEvent, seen: Seen) -> Step[CleanState]:
@@ -510,9 +510,9 @@ def _looked_after(state: Unsure, found: CleanEvidence, seen: Seen) -> Step[Clean
         step = freed(order, before, seen)
         return replace(step, facts=(*step.facts, *facts))
     why = why_not(verdict)
-    told = skipped(order, why, found.record)
+    line = skipped(order, why, found.record)
     if verdict.kind is Kind.LIFT and not seen.stopping:
-        step = lift(Lifting(order, before, why=why, tries=state.tries), told)
+        step = lift(Lifting(order, before, why=why, tries=state.tries), line)
         return replace(step, facts=facts)
     state = replace(state, order=order)
     if verdict.kind is Kind.CLEAN and not seen.stopping and found.record is not None:
@@ -522,7 +522,7 @@ def _looked_after(state: Unsure, found: CleanEvidence, seen: Seen) -> Step[Clean
         look = evidence(order, found, found.record, seen)
         writing = Writing(order, before, look, state.since, state.tries)
         return Step(writing, (free(order, found.record),), facts=facts)
-    return replace(_doubting(state, seen, told), facts=facts)
+    return replace(_doubting(state, seen, line), facts=facts)
 
 
 def after_unknown(
@@ -583,8 +583,8 @@ def found_fenced(order: CleanOrder, seen: Seen) -> Step[CleanState]:
     return lift(Lifting(order, record, found=True), LogLine(Event.RECORD_UNFENCED, fields))
 
 
-def lift(state: Lifting, *told: LogLine) -> Step[CleanState]:
-    return Step(state, (_lift_of(state),), tell=told)
+def lift(state: Lifting, *lines: LogLine) -> Step[CleanState]:
+    return Step(state, (_lift_of(state),), tell=lines)
 
 
 def _lift_of(state: Lifting) -> LiftFence:
@@ -606,16 +606,16 @@ def lifting(state: Lifting, event: WorkflowEvent, seen: Seen) -> Step[CleanState
                 "error": error,
                 "plan": order.plan_id,
             }
-            told = LogLine(Event.RECORD_CLEAN_FAILED, fields, Level.WARNING)
+            line = LogLine(Event.RECORD_CLEAN_FAILED, fields, Level.WARNING)
             if error.definite:
                 step = _lifted(state, "failed", seen)
-                return replace(step, tell=(told, *step.tell))
+                return replace(step, tell=(line, *step.tell))
             if seen.stopping:
                 # The journal has it: the next start lifts it.
-                return Step(None, tell=(told,))
+                return Step(None, tell=(line,))
             # The node may live, and can't ping before it has its secret back.
             wait = wait_before(state.tries, seen)
-            return Step(replace(state, tries=one_more(state.tries)), (wait,), tell=(told,))
+            return Step(replace(state, tries=one_more(state.tries)), (wait,), tell=(line,))
         case Due() | Stopping():
             return Step(state, (_lift_of(state),))
     return Step(state)
@@ -715,15 +715,15 @@ def _looking(state: Fenceless, event: WorkflowEvent, seen: Seen) -> Step[CleanSt
             return _looked(replace(state, error=None), found, seen)
         case Failed(error=TooLate()):
             why = keep(order.uuid, Reason.ORDER_EXPIRED, late_s=seen.snapshot.now - order.not_after)
-            told = LogLine(Event.RECORD_CLEAN_SKIPPED, skip_fields(order, why, known(order)))
-            return _kept(state, why, seen, told, may_wait=passes(order, why, seen))
+            line = LogLine(Event.RECORD_CLEAN_SKIPPED, skip_fields(order, why, known(order)))
+            return _kept(state, why, seen, line, may_wait=passes(order, why, seen))
         case Failed(error=error):
             unanswered = replace(state, error=str(error))
             return _looked(unanswered, CleanEvidence(None, None, error=str(error)), seen)
         case Refused(problem=problem):
             why = unwritten(order, problem)
-            told = LogLine(Event.RECORD_CLEAN_SKIPPED, skip_fields(order, why, known(order)))
-            return _kept(replace(state, error=None), why, seen, told, may_wait=True)
+            line = LogLine(Event.RECORD_CLEAN_SKIPPED, skip_fields(order, why, known(order)))
+            return _kept(replace(state, error=None), why, seen, line, may_wait=True)
         case Expired():
             return _too_long(state)
     return Step(state)
@@ -739,8 +739,8 @@ def _looked(state: Fenceless, found: CleanEvidence, seen: Seen) -> Step[CleanSta
     if isinstance(state, Checking) and is_done(order, found):
         step = done(order, why, seen)
     else:
-        told = skipped(order, why, found.record)
-        step = _kept(state, why, seen, told, may_wait=passes(order, why, seen))
+        line = skipped(order, why, found.record)
+        step = _kept(state, why, seen, line, may_wait=passes(order, why, seen))
     return replace(step, facts=(*step.facts, *facts_of(order, found, seen)))
 
 
@@ -759,14 +759,14 @@ def _confirmed(
 
 
 def _kept(
-    state: Fenceless, why: Verdict, seen: Seen, told: LogLine, *, may_wait: bool
+    state: Fenceless, why: Verdict, seen: Seen, line: LogLine, *, may_wait: bool
 ) -> Step[CleanState]:
     """The clean is not written now: it is tried again later, or it ends with `why`."""
     order, is_first = state.order, isinstance(state, Looking)
     if may_wait and (order.is_exception or not is_first):
         pausing = Pausing(order, state.tries, is_first, state.inherited, state.error)
-        return pause(pausing, seen, told)
-    return Step(None, tell=(told,), ended=ended_as(order, why.reason.value, why))
+        return pause(pausing, seen, line)
+    return Step(None, tell=(line,), ended=ended_as(order, why.reason.value, why))
 
 
 def _too_long(state: Fenceless | Pausing) -> Step[CleanState]:
@@ -801,14 +801,14 @@ def _writing(state: Writing, event: WorkflowEvent, seen: Seen) -> Step[CleanStat
         case Answered():
             return freed(order, before, seen)
         case Failed(error=error):
-            told = failed(order, "write", error)
+            line = failed(order, "write", error)
             if not order.fenced:
-                return undone(order, state.tries, error, seen, told)
+                return undone(order, state.tries, error, seen, line)
             if not (error.definite or error.unsent):
-                return doubt(replace(state, doubted=seen.snapshot.now), seen, told)
+                return doubt(replace(state, doubted=seen.snapshot.now), seen, line)
             if state.doubted is not None:
-                return doubt(state, seen, told)
-            return lift(Lifting(order, before, again=True, tries=state.tries), told)
+                return doubt(state, seen, line)
+            return lift(Lifting(order, before, again=True, tries=state.tries), line)
         case Expired() if not order.fenced:
             return Step(GivenUp(order, before), ended=ended_as(order, EXPIRED))
     return Step(state)

@@ -49,8 +49,8 @@ class Drain(RecordAction[DrainOrder]):
     def done(
         self, order: DrainOrder, answer: Record, seen: Seen, *, late: bool
     ) -> Step[OnceState[DrainOrder]]:
-        told = DrainTold(answer.uuid, answer.drain)
-        return Step(None, tell=(log_line(order),), learn=() if late else (told,))
+        answered = DrainTold(answer.uuid, answer.drain)
+        return Step(None, tell=(log_line(order),), learn=() if late else (answered,))
 
     def failed(
         self, order: DrainOrder, failed: Failed, seen: Seen, *, late: bool
@@ -98,9 +98,9 @@ class Dispatch(RecordAction[DrainOrder]):
     def done(
         self, order: DrainOrder, answer: object, seen: Seen, *, late: bool
     ) -> Step[OnceState[DrainOrder]]:
-        told = SchedulerTold(order.record, order.hostname, order.on)
+        answered = SchedulerTold(order.record, order.hostname, order.on)
         return Step(
-            None, tell=(log_line(order, host=order.hostname),), learn=() if late else (told,)
+            None, tell=(log_line(order, host=order.hostname),), learn=() if late else (answered,)
         )
 
     def failed(

@@ -157,7 +157,7 @@ class TellScheduler:
 class MarkDown:
     """Tell the scheduler that the node of that name is gone, which was `node_id`.
 
-    The worker first reads the record: if the name is another node's by now, nothing is told. Nor is
+    The worker first reads the record: if the name is another node's by now, nothing is sent. Nor is
     it if it `asks_twins`, and the cloud has another node with the record's tag, or if the node
     `had_joined` and the scheduler waits for the next machine of that name (U14). False is the
     answer for that last one.

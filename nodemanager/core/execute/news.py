@@ -104,7 +104,7 @@ class PinsFailed:
 
 @dataclass(frozen=True, slots=True)
 class PinsTold:
-    """The cloud told what a node pins, or nobody asks any more: the failures are forgotten."""
+    """The cloud answered what a node pins, or nobody asks any more: the failures are forgotten."""
 
     node_id: str
 
@@ -296,4 +296,4 @@ class LoopsReset:
 
 @dataclass(frozen=True, slots=True)
 class LeftoversSearched:
-    """The cloud told what has our tags: a node that it lists no more is asked for no pins."""
+    """The cloud answered what has our tags: a node that it lists no more is asked for no pins."""

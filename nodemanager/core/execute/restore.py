@@ -117,8 +117,8 @@ def _restored(order: RestoreOrder, after: Record, seen: Seen) -> Step[OnceState[
         "node": life.node_id,
         "guarantee": seen.guarantee,
     }
-    told = LogLine(Event.RECORD_RESTORED, fields, Level.WARNING)
-    return Step(None, tell=(told,), learn=(Restored(life.record),))
+    line = LogLine(Event.RECORD_RESTORED, fields, Level.WARNING)
+    return Step(None, tell=(line,), learn=(Restored(life.record),))
 
 
 _WHY = {

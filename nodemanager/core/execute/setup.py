@@ -197,7 +197,7 @@ def doubtful(state: Claiming | Renewing | Creating | Waiting, seen: Seen) -> Dou
     return Doubtful(state.order, uuid, seen.snapshot.now, sent)
 
 
-# How a set-up ends, and how that is told: created, refused, released, withdrawn.
+# How a set-up ends, and how that is logged: created, refused, released, withdrawn.
 
 
 def created_as(order: SetUpOrder, record: Record, created: Created) -> Step[SetupState]:
@@ -259,8 +259,8 @@ def withdrawn(
         "size": order.size.name,
         "plan": order.plan_id,
     }
-    told = LogLine(Event.NODE_SETUP_WITHDRAWN, fields)
-    return Step(None, tell=(told,), learn=(Withdrawn(order.size.name),))
+    line = LogLine(Event.NODE_SETUP_WITHDRAWN, fields)
+    return Step(None, tell=(line,), learn=(Withdrawn(order.size.name),))
 
 
 def node_may_exist(order: SetUpOrder, uuid: str, since: float | None = None) -> NodeExpected:
@@ -326,11 +326,11 @@ def in_doubt(state: Doubtful, event: WorkflowEvent, seen: Seen) -> Step[SetupSta
                 return Step(state)
             return released(order, record, Step(None), "withdrawn", seen)
         case Failed(effect=CreateNode(record=record), error=error):
-            told = failed(order, record, "create", error, definite=False)
-            return Step(state, tell=(told,))
+            line = failed(order, record, "create", error, definite=False)
+            return Step(state, tell=(line,))
         case Failed(effect=ClaimRecord(), error=error) if error.definite:
-            told = failed(order, None, "claim", error)
-            return Step(None, tell=(told,), ended=Ended("refused", {"stage": "claim"}))
+            line = failed(order, None, "claim", error)
+            return Step(None, tell=(line,), ended=Ended("refused", {"stage": "claim"}))
         case Failed(effect=ClaimRecord(), error=error):
             return Step(state, tell=(failed(order, None, "claim", error),))
     return Step(state)
@@ -529,8 +529,8 @@ def _checking(state: Checking, event: WorkflowEvent, seen: Seen) -> Step[SetupSt
         case Failed(error=error):
             # Every size boots from this image.
             sizes = tuple(size.name for size in seen.settings.sizes)
-            told = failed(order, None, "image", error, definite=True)
-            return Step(None, tell=(told,), learn=(CreateRefused(sizes, error),))
+            line = failed(order, None, "image", error, definite=True)
+            return Step(None, tell=(line,), learn=(CreateRefused(sizes, error),))
         case Refused(problem=problem):
             return withdrawn(order, Objection(Reason.READ_ONLY, {"detail": problem}))
         case Expired():
@@ -544,12 +544,12 @@ def _claiming(state: Claiming, event: WorkflowEvent, seen: Seen) -> Step[SetupSt
         case Answered(answer=Record() as record):
             return _claimed(order, record, seen)
         case Failed(error=error) if error.definite:
-            told = failed(order, None, "claim", error)
-            return Step(None, tell=(told,), ended=Ended("refused", {"stage": "claim"}))
+            line = failed(order, None, "claim", error)
+            return Step(None, tell=(line,), ended=Ended("refused", {"stage": "claim"}))
         case Failed(error=error):
-            told = failed(order, None, "claim", error)
+            line = failed(order, None, "claim", error)
             learn = () if error.unsent else in_doubt_of(order.record)
-            return Step(doubtful(state, seen), tell=(told,), learn=learn)
+            return Step(doubtful(state, seen), tell=(line,), learn=learn)
         case Expired():
             return Step(doubtful(state, seen), learn=in_doubt_of(order.record))
     return Step(state)
@@ -557,10 +557,10 @@ def _claiming(state: Claiming, event: WorkflowEvent, seen: Seen) -> Step[SetupSt
 
 def _claimed(order: SetUpOrder, record: Record, seen: Seen) -> Step[SetupState]:
     fields = {**record_fields(record, record.uuid), "incarnation": record.incarnation}
-    told = (LogLine(Event.RECORD_CLAIMED, fields),)
+    line = LogLine(Event.RECORD_CLAIMED, fields)
     learn = (Claimed(record.uuid, order.size.name),)
     step = _go_on(order, record, 0, seen)
-    return replace(step, tell=(*told, *step.tell), learn=(*learn, *step.learn))
+    return replace(step, tell=(line, *step.tell), learn=(*learn, *step.learn))
 
 
 def _go_on(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[SetupState]:
@@ -621,9 +621,9 @@ def _renewing(state: Renewing, event: WorkflowEvent, seen: Seen) -> Step[SetupSt
             step: Step[SetupState] = Step(None, tell=(failed(order, record, "claim", error),))
             return released(order, record, step, "refused", seen, stage="claim")
         case Failed(error=error):
-            told = failed(order, record, "claim", error, definite=False)
+            line = failed(order, record, "claim", error, definite=False)
             learn = () if error.unsent or error.definite else in_doubt_of(record)
-            return Step(doubtful(state, seen), tell=(told,), learn=learn)
+            return Step(doubtful(state, seen), tell=(line,), learn=learn)
         case Expired():
             return Step(doubtful(state, seen), learn=in_doubt_of(record))
     return Step(state)
@@ -651,18 +651,18 @@ def _not_created(state: Creating | Finishing, error: RemoteError, seen: Seen) ->
         case PlaceFull() if not state.tries:
             return _elsewhere(order, record, error, seen, node_id)
         case Throttled() if not state.tries:
-            told = failed(order, record, "create", error, is_news=False)
-            return replace(_once_it_may(order, record), tell=(told,))
+            line = failed(order, record, "create", error, is_news=False)
+            return replace(_once_it_may(order, record), tell=(line,))
     if error.definite and not state.tries:
         return refused(order, record, error, seen, node_id)
     # A later refusal says nothing about an earlier create that was unclear.
     news = not state.tries
-    told = failed(order, record, "create", error, definite=False, is_news=news)
+    line = failed(order, record, "create", error, definite=False, is_news=news)
     learn: tuple[Learned, ...] = (CreateRefused((order.size.name,), error),)
     step = _again(order, record, state.tries + 1, seen)
     if error.definite and not isinstance(error, Throttled):
         step = Step(doubtful(Creating(order, record, state.tries), seen))
-    return replace(step, tell=(told,), learn=(*learn, node_may_exist(order, record.uuid)))
+    return replace(step, tell=(line,), learn=(*learn, node_may_exist(order, record.uuid)))
 
 
 def _finishing(state: Finishing, event: WorkflowEvent, seen: Seen) -> Step[SetupState]:
@@ -679,8 +679,8 @@ def _finishing(state: Finishing, event: WorkflowEvent, seen: Seen) -> Step[Setup
         case Answered(answer=RemoteError() as error):
             return _not_created(state, error, seen)
         case Failed(error=error):
-            told = failed(order, record, "create", error, definite=False, is_news=False)
-            return replace(_asked_later(state, seen), tell=(told,))
+            line = failed(order, record, "create", error, definite=False, is_news=False)
+            return replace(_asked_later(state, seen), tell=(line,))
     return Step(state)
 
 
@@ -725,9 +725,9 @@ def _elsewhere(
     if _placed(order, seen)[1] is not None:
         return refused(order, record, error, seen, node_id)
     step = _go_on(order, record, 0, seen)
-    told = failed(order, record, "create", error)
+    line = failed(order, record, "create", error)
     learn = CreateRefused((order.size.name,), error, node_id)
-    return replace(step, tell=(told, *step.tell), learn=(learn, *step.learn))
+    return replace(step, tell=(line, *step.tell), learn=(learn, *step.learn))
 
 
 def _again(order: SetUpOrder, record: Record, tries: int, seen: Seen) -> Step[SetupState]:

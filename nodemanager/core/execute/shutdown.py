@@ -242,8 +242,8 @@ def _count_look(
         "limit": PINS_TRIES,
         "plan": order.plan_id,
     }
-    told = LogLine(Event.LEFTOVER_UNKNOWN, fields, Level.WARNING)
-    return (PinsFailed(order.node_id, looked.pins_error),), (told,), before + 1
+    line = LogLine(Event.LEFTOVER_UNKNOWN, fields, Level.WARNING)
+    return (PinsFailed(order.node_id, looked.pins_error),), (line,), before + 1
 
 
 def _destroying(state: Destroying, event: WorkflowEvent, seen: Seen) -> Step[ShutdownState]:

@@ -121,7 +121,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """The daemon is about to decide; only states that wait for listings are told (`listens`)."""
+    """The daemon is about to decide; only states that wait for listings get it (`listens`)."""
 
 
 @dataclass(frozen=True, slots=True)

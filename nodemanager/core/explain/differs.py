@@ -44,14 +44,14 @@ class ManagerDecision:
 def read(text: object) -> ManagerDecision | None:
     """What another manager told; None if it is not readable, as of another version."""
     try:
-        told: dict[str, Any] = json.loads(str(text))
+        given: dict[str, Any] = json.loads(str(text))
         return ManagerDecision(
-            plan=str(told["plan"]),
-            token=int(told["token"]),
-            rests=bool(told["rests"]),
-            orders=_texts(told["orders"]),
-            marked=tuple(map(str, told["marked"])),
-            options=_texts(told["options"]),
+            plan=str(given["plan"]),
+            token=int(given["token"]),
+            rests=bool(given["rests"]),
+            orders=_texts(given["orders"]),
+            marked=tuple(map(str, given["marked"])),
+            options=_texts(given["options"]),
         )
     except (ValueError, TypeError, KeyError, RecursionError):
         return None

@@ -164,10 +164,10 @@ def explain(
     snapshot = judged(made, snapshot)
     settings = adopting(snapshot.history, settings)
     if isinstance(subject, Record):
-        told = _of_record(snapshot, made, settings, subject, mode)
+        explained = _of_record(snapshot, made, settings, subject, mode)
     else:
-        told = _of_node(snapshot, made, settings, subject, mode)
-    return told if mode == APPLY else _only_told(told, mode)
+        explained = _of_node(snapshot, made, settings, subject, mode)
+    return explained if mode == APPLY else _without_writes(explained, mode)
 
 
 # What is named.
@@ -314,18 +314,18 @@ def _when_node(
 # For both.
 
 
-def _only_told(told: Explanation, mode: str) -> Explanation:
+def _without_writes(explained: Explanation, mode: str) -> Explanation:
     """The explanation with the finding that nothing is done in this mode (S3, L6)."""
     rule, reason, why = "S3", Reason.DRY_RUN, "not while the daemon runs with --dry-run"
     if mode == STANDBY:
         rule, reason, why = "L6", Reason.STANDBY, "not by this manager while another one acts"
     only = Finding(rule, "writes", "the daemon may write", RuleStatus.BLOCKS, reason, why=why)
-    when = told.earliest
-    if told.blocks:
+    when = explained.earliest
+    if explained.blocks:
         when = replace(when, in_s=None, why=(*when.why, why), not_before_s=when.in_s)
     else:
         when = Earliest(None, (why,))
-    return replace(told, findings=(*told.findings, only), earliest=when)
+    return replace(explained, findings=(*explained.findings, only), earliest=when)
 
 
 def _aborted(
@@ -414,7 +414,7 @@ class DecisionView:
     """One decision, the snapshot it was taken from, and what else is shown. Never changed.
 
     `took_s` is how long the decision took. `leftovers` counts what is still to be released.
-    `account` and `store` are blank until cloud and store have told them (L5).
+    `account` and `store` are blank until cloud and store have named them (L5).
     """
 
     snapshot: Snapshot

@@ -71,8 +71,8 @@ def jobs(decision: DecisionView) -> tuple[WaitingJob, ...]:
     for job in decision.snapshot.demand or ():
         verdict, share = impossible.get(job.id), shares.get(job.id)
         if verdict is not None:
-            told = dict(verdict.measures or {})
-            size = told.pop("size", None)
+            measures = dict(verdict.measures or {})
+            size = measures.pop("size", None)
             row = WaitingJob(
                 job.id,
                 JobState.IMPOSSIBLE,
@@ -80,7 +80,7 @@ def jobs(decision: DecisionView) -> tuple[WaitingJob, ...]:
                 asks(job),
                 size=None if size is None else str(size),
                 reason=verdict.reason,
-                measures=told,
+                measures=measures,
             )
         elif share is not None:
             row = _row(share, refused, granted, up)

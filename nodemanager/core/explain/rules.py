@@ -242,8 +242,8 @@ def ask_node(facts: NodeFacts, subject: Subject, made: Plan) -> list[Finding]:
         why = f"it is decided by {decided}" if decided else _off_course(one[0], course)
         findings.append(skipped(one[0], why) if why else _found(one, facts, subject))
     others, why = (ALONE, "it has its record") if subject.record else (PAIRED, "it has no record")
-    told = {one.name for one in findings}
-    findings += [skipped(row, why) for row in others if row.course and row.name not in told]
+    named = {one.name for one in findings}
+    findings += [skipped(row, why) for row in others if row.course and row.name not in named]
     findings = [_by_demand(one, findings, facts, subject, made) for one in findings]
     return findings + ask_standing(facts.snapshot, facts.settings)
 

@@ -146,11 +146,11 @@ def is_drained(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
 
     Whatever work it had been given before shows in that listing, and it is given none since.
     """
-    told, listing = snapshot.dispatched.order_of(record), snapshot.history.scheduler
+    order, listing = snapshot.dispatched.order_of(record), snapshot.history.scheduler
     word = report_on(record, snapshot.history, snapshot.now, settings)
-    if told is None or not told.on or listing is None or word is None:
+    if order is None or not order.on or listing is None or word is None:
         return False
-    return listing.started_at > told.at and is_done(word.node)
+    return listing.started_at > order.at and is_done(word.node)
 
 
 def is_done(node: SchedulerNode) -> bool:

@@ -446,9 +446,9 @@ def _not_in_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
         if word is not None and word.node.state is WorkerState.BUSY:
             return subject.kept(Reason.BUSY, record=record.uuid)
     for name in names_of(subject.node, facts.history, facts.pairs.node_of):
-        told = node_named(name, facts.history, facts.now, facts.settings)
-        if told is not None and may_get_work(told):
-            is_busy = told.state is WorkerState.BUSY
+        reported = node_named(name, facts.history, facts.now, facts.settings)
+        if reported is not None and may_get_work(reported):
+            is_busy = reported.state is WorkerState.BUSY
             return subject.kept(Reason.BUSY if is_busy else Reason.UP_IN_SCHEDULER, host=name)
     return None
 

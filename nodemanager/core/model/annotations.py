@@ -38,10 +38,10 @@ class Mark:
 
     def measures(self, wall: float) -> dict[str, Any]:
         """The measures that a verdict shows of this mark at `wall`, epoch seconds."""
-        told: dict[str, Any] = {"by": self.by}
+        shown: dict[str, Any] = {"by": self.by}
         if self.reason:
-            told["cause"] = self.reason
-        return {**told, "age_s": max(0.0, wall - self.at)}
+            shown["cause"] = self.reason
+        return {**shown, "age_s": max(0.0, wall - self.at)}
 
 
 def of_node(marks: Mapping[str, Mark], node: CloudNode) -> Mark | None:
@@ -64,10 +64,10 @@ class HandClean:
 
     def measures(self) -> dict[str, Any]:
         """The measures that a verdict shows of this order."""
-        told: dict[str, Any] = {"by": self.by}
+        shown: dict[str, Any] = {"by": self.by}
         if self.reason:
-            told["cause"] = self.reason
-        return {**told, "forced": ",".join(self.forced)} if self.forced else told
+            shown["cause"] = self.reason
+        return {**shown, "forced": ",".join(self.forced)} if self.forced else shown
 
     def breaks(self, reason: Reason) -> bool:
         """Whether the operator overrides the rule that keeps the record for `reason`."""

@@ -55,9 +55,9 @@ class Breaker:
     these, `back` are listed again, `confirmed` are gone (or stopped, after a mass silence) as far
     as the cloud tells, and `denied` has the time of its first "no such node". `others` are the
     other causes, each as a breaker. Times are CLOCK_BOOTTIME. The rest outlasts the closing: `gone`
-    and `acquitted` are items whose loss or silence is explained and opens it no more; `told` are
-    the reported false cleans, by key of their life (U8); `looked_at` is the time of the last reset,
-    `looked` are the records, by name and version, of the last CLEAN_RATE that was reset.
+    and `acquitted` are items whose loss or silence is explained and opens it no more; `reported`
+    are the known false cleans, by key of their life (U8); `looked_at` is the time of the last
+    reset, `looked` are the records, by name and version, of the last CLEAN_RATE that was reset.
     """
 
     cause: Cause | None = None

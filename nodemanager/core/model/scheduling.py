@@ -29,7 +29,7 @@ class SchedulerNode:
     scheduler's own words. `weight` is its rank among nodes that a job may run on, the lowest
     first; None where the scheduler has none. `cores` and `ram_mb` are what the scheduler believes
     it to have. `responds` is False where the scheduler can't reach the node. `free_cores` and
-    `free_ram_mb` are what its jobs leave of that, None where that is not told. `planned`: it is
+    `free_ram_mb` are what its jobs leave of that, None where that is not known. `planned`: it is
     idle, and kept for a job that waits for more nodes. `suspended`: the scheduler has switched the
     node off, and gives work only to the next machine of that name, which it may wait for already.
     `given_up`: it gives the name no work before it is resumed, as no machine came or answers, or as

@@ -38,8 +38,8 @@ class Streak:
 class Loops:
     """The streaks, by the size's name and over all sizes.
 
-    `counted` are the lives, by key, whose node we ended, or which were counted or told as lost, for
-    as long as their records hold them: a later plan or run sees that end, too.
+    `counted` are the lives, by key, whose node we ended, or which were counted or logged as lost,
+    for as long as their records hold them: a later plan or run sees that end, too.
     """
 
     sizes: Mapping[str, Streak] = field(default_factory=dict)

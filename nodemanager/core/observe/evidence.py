@@ -321,5 +321,5 @@ def find_impossible(history: History) -> Impossible:
 
 
 def of_one_slot(rivals: Collection[str]) -> dict[str, Any]:
-    """What is told of records that hold one slot together; nothing where there are none."""
+    """What a verdict shows of records that hold one slot together; nothing where there are none."""
     return {"rivals": tuple(sorted(rivals)), "clear": TO_CLEAR} if rivals else {}

@@ -109,7 +109,7 @@ class TagsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class LivesFreed:
-    """Our cleans ended these lives, in this run or, told at its start, in earlier ones (U8)."""
+    """Our cleans ended these lives, in this run or, as known at its start, in earlier ones (U8)."""
 
     lives: tuple[FreedLife, ...]
     at: float

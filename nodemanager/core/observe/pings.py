@@ -130,7 +130,7 @@ class Hostname:
     """Whether the scheduler has yet to call it up for the first time: we have watched this life
     since a moment within its boot grace (D17). False, too, where nobody knows what was before."""
     started_at: int | None = None
-    """`SchedulerNode.started_at`, as told last before another life had the name."""
+    """`SchedulerNode.started_at`, as last reported before another life had the name."""
 
 
 Hostnames = Mapping[str, Hostname]
@@ -178,7 +178,7 @@ def hostnames_seen(
 
 
 def hostnames_told(
-    known: Hostnames, records: Iterable[Record], told: Mapping[str, SchedulerNode]
+    known: Hostnames, records: Iterable[Record], nodes: Mapping[str, SchedulerNode]
 ) -> Hostnames:
     """The hostnames after a complete answer of the scheduler, with what it tells of each name.
 
@@ -192,7 +192,7 @@ def hostnames_told(
         lives.setdefault(one.name, []).append(key)
     names: dict[str, Hostname] = {}
     for host, keys in lives.items():
-        node = told.get(host)
+        node = nodes.get(host)
         if node is None or node.started_at is None:
             continue
         holder = _holder(listed.get(host), {key: known[key] for key in keys})
@@ -214,7 +214,7 @@ def _holder(record: Record | None, lives: Mapping[str, Hostname]) -> str | None:
     return key
 
 
-def lives_heard(known: Hostnames, told: Mapping[str, SchedulerNode]) -> Mapping[str, str | None]:
+def lives_heard(known: Hostnames, nodes: Mapping[str, SchedulerNode]) -> Mapping[str, str | None]:
     """By hostname, the incarnation whose daemon the scheduler hears, where its start tells it.
 
     Its record or its node is listed: else the scheduler may only remember that start.
@@ -224,7 +224,7 @@ def lives_heard(known: Hostnames, told: Mapping[str, SchedulerNode]) -> Mapping[
         for key, one in known.items()
         if one.missed_at is None
         and one.started_at is not None
-        and (node := told.get(one.name)) is not None
+        and (node := nodes.get(one.name)) is not None
         and node.started_at == one.started_at
     }
 

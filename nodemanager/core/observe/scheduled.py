@@ -35,11 +35,11 @@ def scheduler_listed(
         history = changed(history, hostnames=_after_joins(history, newest, {})[0])
     gap_s = 0.0 if newest is None else listing.started_at - newest.started_at
     before = history.scheduled if gap_s <= settings.poll_stale_after else {}
-    told, shared = {node.name: node for node in listing.items}, _shared(history)
-    known = history.known_scheduled.with_set(listing.started_at, frozenset(told))
-    hostnames = hostnames_told(history.hostnames, history.listed_records, told)
+    nodes, shared = {node.name: node for node in listing.items}, _shared(history)
+    known = history.known_scheduled.with_set(listing.started_at, frozenset(nodes))
+    hostnames = hostnames_told(history.hostnames, history.listed_records, nodes)
     # While the machine before is heard, the answer is on that one, whoever has its name by now.
-    heard = lives_heard(hostnames, told)
+    heard = lives_heard(hostnames, nodes)
     lives = {**_lives(history), **heard}
     scheduled = {
         node.name: _after(before.get(node.name), node, lives.get(node.name), listing.started_at)
@@ -94,15 +94,15 @@ def _after_joins(
     waiting = {key for key, one in hostnames.items() if one.waits}
     if not waiting or history.records is None:
         return hostnames, {}
-    told, shared = {node.name: node for node in listing.items}, _shared(history)
-    heard = lives_heard(hostnames, told)
+    nodes, shared = {node.name: node for node in listing.items}, _shared(history)
+    heard = lives_heard(hostnames, nodes)
     joined: dict[str, Hostname] = {}
     unjoined: dict[str, float] = {}
     for record in history.records.items:
         key, name = life_key(record.uuid, record.incarnation), record.hostname
         if key not in waiting or name is None or name in shared or not _is_heard(record, heard):
             continue
-        node = told.get(name)
+        node = nodes.get(name)
         if not pinged_by(record, history, at):
             # The answer may be of the machine that had the name before.
             continue

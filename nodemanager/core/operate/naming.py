@@ -18,7 +18,7 @@ from nodemanager.core.observe.pairing import Pairs
 
 SHORTEST_PREFIX = 4
 """A shorter text is a slot, or mistyped."""
-MOST_TOLD = 5
+MOST_NAMED = 5
 
 
 class UnknownIdError(LookupError):
@@ -72,8 +72,8 @@ class Thing:
 
     def __str__(self) -> str:
         others = [self.host, None if self.slot is None else f"slot {self.slot}", self.node]
-        told = ", ".join(one for one in others if one is not None and one != self.id)
-        return f"{self.id} ({told})" if told else self.id
+        names = ", ".join(one for one in others if one is not None and one != self.id)
+        return f"{self.id} ({names})" if names else self.id
 
     @property
     def id(self) -> str:
@@ -143,9 +143,9 @@ def _only(given: str, found: Sequence[Thing], *, by_node: bool) -> Named:
     if len({one.id for one in found}) == 1:
         return found[0].by_node if by_node else found[0].by_record
     ids = tuple(sorted(one.id for one in found))
-    told = ", ".join(str(one) for one in sorted(found, key=lambda one: one.id)[:MOST_TOLD])
-    more = f" and {len(found) - MOST_TOLD} more" if len(found) > MOST_TOLD else ""
-    raise AmbiguousIdError(f"{given} may be {told}{more}: say which, by its id", ids)
+    named = ", ".join(str(one) for one in sorted(found, key=lambda one: one.id)[:MOST_NAMED])
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    raise AmbiguousIdError(f"{given} may be {named}{more}: say which, by its id", ids)
 
 
 def _unknown(given: str, things: Sequence[Thing]) -> UnknownIdError:
@@ -163,12 +163,12 @@ def _near(given: str, things: Iterable[Thing]) -> tuple[str, ...]:
         slots = {one.slot for one in things if one.slot is not None}
         return tuple(
             f"slot {slot}"
-            for slot in sorted(slots, key=lambda slot: (abs(slot - int(given)), slot))[:MOST_TOLD]
+            for slot in sorted(slots, key=lambda slot: (abs(slot - int(given)), slot))[:MOST_NAMED]
         )
     names = list(dict.fromkeys(name for one in things for name in one.names()))
-    near = get_close_matches(given, names, MOST_TOLD, 0.6)
+    near = get_close_matches(given, names, MOST_NAMED, 0.6)
     near += [one for one in names if given and (given in one or one in given)]
-    return tuple(dict.fromkeys(near))[:MOST_TOLD]
+    return tuple(dict.fromkeys(near))[:MOST_NAMED]
 
 
 # What a daemon knows.
@@ -207,19 +207,19 @@ class Known:
         for record in self.records:
             if record.instance_id is not None:
                 remembering.setdefault(record.instance_id, []).append(record)
-        told: set[str] = set()
+        paired: set[str] = set()
         for node in {one.id: one for one in self.nodes}.values():
             mine = self._record_of(node, remembering.get(node.id, ()))
             name = None if node.is_absent else node.name
-            if mine is None or mine.uuid in told:
+            if mine is None or mine.uuid in paired:
                 yield Thing(None, node.id, True, name=name)
             else:
-                told.add(mine.uuid)
+                paired.add(mine.uuid)
                 yield Thing(mine.uuid, node.id, True, host_of(mine), mine.slot_number, name)
         listed = {one.id for one in self.nodes}
         named = {*listed, *(one.uuid for one in self.records)}
         for record in self.records:
-            if record.uuid not in told:
+            if record.uuid not in paired:
                 named.add(record.instance_id or record.uuid)
                 yield Thing(
                     record.uuid,

@@ -39,7 +39,7 @@ Sentence = str | tuple[str, str]
 
 
 class PoolMark(NamedTuple):
-    """How a mark on the whole pool is told while it stands: how bad that is, and what it means.
+    """How a mark on the whole pool is shown while it stands: how bad that is, and what it means.
 
     `word` is that in logs and metrics, and `part` the key of status.json that tells of it.
     """
@@ -418,6 +418,6 @@ GROUPS: Mapping[str, tuple[str, str]] = {
 """The first words of commands of two: what they do, and their help."""
 
 STANDING = {verb.kind: one for verb in Verb if (one := verb.row.standing) is not None}
-"""How the marks on the whole pool are told, by kind."""
+"""How the marks on the whole pool are shown, by kind."""
 UNDO: Mapping[str, Verb] = {kind: verb for verb in Verb for kind in verb.row.ends}
 """What takes a mark off, by its kind."""

@@ -449,7 +449,7 @@ class Market:
     def _going_as_unwanted(self) -> list[NodeView]:
         """Nodes that are being shut down, and that an earlier plan found unwanted (D12).
 
-        Those that are being replaced are told by `_rotating`.
+        `_rotating` has those that are being replaced.
         """
         known, flights = self.snapshot.history.unwanted, self.snapshot.node_flights
         if not known:

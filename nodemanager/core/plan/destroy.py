@@ -199,7 +199,7 @@ def _not_unpaired(
 ) -> Verdict | None:
     """What shows that a node without a record has one, that its tags name, or may be at work."""
     node_id, record = order.node_id, found.record
-    if any(may_get_work(told) for told in found.scheduled):
+    if any(may_get_work(reported) for reported in found.scheduled):
         detail = "its scheduler has it at work, or gives it work"
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail=detail)
     if record is None:
@@ -213,10 +213,10 @@ def _not_unpaired(
 
 def _not_off(order: ShutdownOrder, found: ShutdownEvidence) -> Verdict | None:
     """What shows that a node is of use to its scheduler again, or may be (D12)."""
-    node_id, record, told = order.node_id, found.record, found.in_scheduler
+    node_id, record, reported = order.node_id, found.record, found.in_scheduler
     if record is None or record.incarnation != order.incarnation:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
-    if told is None or not told.suspended or told.reserved:
+    if reported is None or not reported.suspended or reported.reserved:
         detail = "it is not switched off in the scheduler any more"
         return keep(node_id, Reason.NO_LONGER_WANTED, detail=detail)
     return None
@@ -226,12 +226,12 @@ def _joined(
     order: ShutdownOrder, found: ShutdownEvidence, snapshot: Snapshot, settings: Settings
 ) -> Verdict | None:
     """What shows that a node that was never up in its scheduler is, or may be at work (D17)."""
-    node_id, record, told = order.node_id, found.record, found.in_scheduler
+    node_id, record, reported = order.node_id, found.record, found.in_scheduler
     if record is None or record.incarnation != order.incarnation:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
     if worker_state(record, snapshot.history, snapshot.now, settings) is WorkerState.BUSY:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="it says that it is busy")
-    if not is_not_up(told):
+    if not is_not_up(reported):
         detail = "its scheduler does not say any more that it is not up"
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail=detail)
     return None
@@ -242,8 +242,8 @@ def _not_bad(
 ) -> Verdict | None:
     """What shows that a node that failed, fell silent or was stopped is well, or may be."""
     record, node_id = found.record, order.node_id
-    listed, told = snapshot.history.present.get(node_id), found.in_scheduler
-    if told is not None and told.state is WorkerState.BUSY and told.responds:
+    listed, reported = snapshot.history.present.get(node_id), found.in_scheduler
+    if reported is not None and reported.state is WorkerState.BUSY and reported.responds:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="it works in the scheduler")
     runs = listed is not None and listed.state is not CloudState.STOPPED
     if order.reason is Reason.NODE_STOPPED and runs:
@@ -325,8 +325,8 @@ def _not_idle(
 
 def _not_done(order: ShutdownOrder, found: ShutdownEvidence, settings: Settings) -> Verdict | None:
     """Why a node stays that goes only while our drain holds, and it does no work (D2, D12)."""
-    told = found.in_scheduler
-    if not settings.scheduled or (told is not None and is_done(told)):
+    reported = found.in_scheduler
+    if not settings.scheduled or (reported is not None and is_done(reported)):
         return None
     detail = "it is not drained in the scheduler any more"
     return keep(order.node_id, Reason.NO_LONGER_WANTED, detail=detail)

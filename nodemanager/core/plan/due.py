@@ -138,8 +138,8 @@ def judge_records(judge: RecordJudge, impossible: Impossible) -> Judged:
     calls_for_clean = Kind.CLEAN
     for record in snapshot.history.listed_records:
         if impossible.ids and record.uuid in impossible.ids:
-            told = of_one_slot(impossible.sharing.get(record.uuid, ()))
-            verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE, **told))
+            shown = of_one_slot(impossible.sharing.get(record.uuid, ()))
+            verdicts.append(keep(record.uuid, Reason.IMPOSSIBLE, **shown))
             continue
         verdict = judge.judge(record)
         if verdict.kind is calls_for_clean:

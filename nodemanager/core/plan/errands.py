@@ -228,7 +228,7 @@ def _jobs_to_tell(
 def _is_cancelled(job: Job, tell: TellJob, snapshot: Snapshot, settings: Settings) -> bool:
     """Whether a job is cancelled: asked for, its owner was told why, and nothing else can run it.
 
-    It is told `settle` before, so that a file that was wrong for a moment cancels nothing.
+    Its owner is told `settle` before, so that a file that was wrong for a moment cancels nothing.
     """
     if not settings.cancel_unsatisfiable or SchedulerVerb.CANCEL not in settings.scheduler_can:
         return False
@@ -255,23 +255,26 @@ def _may_run_elsewhere(job: Job, snapshot: Snapshot) -> bool:
 
 def why(job: Job, verdict: Verdict) -> str:
     """Why no node comes for the job, in words for its owner."""
-    told: Mapping[str, object] = verdict.measures or {}
+    measures: Mapping[str, object] = verdict.measures or {}
     match verdict.reason:
         case Reason.NO_FITTING_SIZE:
             asked = ", ".join(
-                f"{name}={value}" for name, value in told.items() if value not in (None, 0)
+                f"{name}={value}" for name, value in measures.items() if value not in (None, 0)
             )
             return f"no size of pool nodes has what it asks for ({asked})"
         case Reason.JOB_OVER_MAX_NODES:
-            return f"it asks for {told.get('count')} nodes; the pool has {told.get('limit')}"
+            return (
+                f"it asks for {measures.get('count')} nodes; the pool has {measures.get('limit')}"
+            )
         case Reason.UNPRICED_SIZE:
-            return f"size {told.get('size')} has no price, and the pool has a limit of it"
+            return f"size {measures.get('size')} has no price, and the pool has a limit of it"
         case Reason.JOB_OVER_MAX_PRICE:
-            return f"its nodes cost {told.get('price')} an hour; the limit is {told.get('limit')}"
+            price, limit = measures.get("price"), measures.get("limit")
+            return f"its nodes cost {price} an hour; the limit is {limit}"
         case Reason.JOB_UNREADABLE:
-            return f"what it asks for can't be read: {told.get('detail')}"
+            return f"what it asks for can't be read: {measures.get('detail')}"
         case Reason.JOB_TIED | Reason.PARTITION_LIMIT:
-            return f"no node is booted for it: {told.get('detail')}"
+            return f"no node is booted for it: {measures.get('detail')}"
     return f"no node comes for it ({verdict.reason.value})"
 
 

@@ -127,7 +127,7 @@ def drain_orders(
     # An open breaker forbids destroying a node, not giving it work again.
     if not settings.tells_drain or standing_block(snapshot, settings, breaker=False) is not None:
         return
-    unwanted, told = snapshot.history.unwanted, snapshot.drain_orders
+    unwanted, given = snapshot.history.unwanted, snapshot.drain_orders
     for view in views:
         record, node_id, reason = view.record, view.node.id, view.verdict.reason
         if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
@@ -135,7 +135,7 @@ def drain_orders(
         if node_id not in unwanted:
             if record.drain is not None and not stays_drained(node_id, record, snapshot):
                 yield DrainOrder(node_id, record, False, reason, snapshot.plan_id)
-        elif record.uuid not in told and _is_to_go(view, snapshot) and can_drain(record, settings):
+        elif record.uuid not in given and _is_to_go(view, snapshot) and can_drain(record, settings):
             yield DrainOrder(node_id, record, True, reason, snapshot.plan_id)
 
 
@@ -166,13 +166,13 @@ def _order_of(view: NodeView, snapshot: Snapshot, settings: Settings) -> DrainOr
     word = report_on(record, snapshot.history, snapshot.now, settings)
     if word is None or word.node.suspended or record.hostname is None:
         return None
-    told = snapshot.dispatched.order_of(record)
+    before = snapshot.dispatched.order_of(record)
     order = DrainOrder(node_id, record, True, reason, snapshot.plan_id)
     if node_id not in snapshot.history.unwanted:
-        is_told = told is not None and not told.on
-        resumes = word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot)
+        has_work = before is not None and not before.on
+        resumes = word.is_drained_by_us and not has_work and not stays(node_id, record, snapshot)
         return replace(order, on=False) if resumes else None
-    if told is not None or word.is_set_aside or may_be_undone(record, snapshot):
+    if before is not None or word.is_set_aside or may_be_undone(record, snapshot):
         return None
     return order if _is_to_go(view, snapshot) else None
 

@@ -158,7 +158,7 @@ class Packing:
     """The nodes that serve the queue.
 
     `hosts` are those that no job has yet, by the name of their size: their hostnames, where known,
-    in the order to take them. `told` has what the scheduler believes of a node by its hostname,
+    in the order to take them. `believed` has what the scheduler believes of a node by its hostname,
     `least` what it believes of those still to come. `filling` have jobs, and room for more; of what
     is counted (`Job.gres`) it is not known what is left of them.
     """
@@ -167,13 +167,13 @@ class Packing:
         self,
         hosts: Mapping[str, Sequence[str | None]],
         scaling: float,
-        told: Mapping[str, SchedulerNode],
+        believed: Mapping[str, SchedulerNode],
         least: Least,
         filling: Iterable[Filling] = (),
     ) -> None:
         self._spare = {name: deque(of_size) for name, of_size in hosts.items()}
         self._scaling = scaling
-        self._told = told
+        self._believed = believed
         self._least = least
         self._rooms = [_Room(one.size, one.host, one.cores, one.ram_mb, {}) for one in filling]
         self._first: dict[object, int] = {}
@@ -222,14 +222,14 @@ class Packing:
         """Put the job on a node of the size that no other has."""
         if not job.shares:
             return
-        node = None if host is None else self._told.get(host)
-        told = self._least if node is None else Least(node.cores, node.ram_mb)
+        node = None if host is None else self._believed.get(host)
+        believed = self._least if node is None else Least(node.cores, node.ram_mb)
         ram_mb = usable_ram(size, self._scaling)
         room = _Room(
             size,
             host,
-            min(size.cores, told.cores or size.cores),
-            min(ram_mb, told.ram_mb or ram_mb),
+            min(size.cores, believed.cores or size.cores),
+            min(ram_mb, believed.ram_mb or ram_mb),
             dict(size.gres),
         )
         room.take(job)

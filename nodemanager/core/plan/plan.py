@@ -174,7 +174,7 @@ def _planned(
     snapshot, (verdicts, cleans, deferred, backlog) = _judged_records(judge, impossible)
     records = snapshot.history.listed_records
     slots = count_slots(records, verdicts, snapshot, settings)
-    told = notices(records, verdicts, slots.leaks, settings)
+    noticed = notices(records, verdicts, slots.leaks, settings)
     supply = Supply(snapshot, settings, views, pairs, unlisted)
     seats = free_seats(snapshot, settings, impossible.ids)
     wants = Market(supply, snapshot, settings, slots, seats).trade()
@@ -219,7 +219,7 @@ def _planned(
         backlog=backlog,
         counts=cycle_counts(views, verdicts, supply.pending_records, snapshot),
         pool_marks=snapshot.pool_marks,
-        notices=told,
+        notices=noticed,
     )
 
 

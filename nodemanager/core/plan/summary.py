@@ -1,7 +1,7 @@
 """What a cycle's summary and the status page say beside the verdicts: counts, and notices.
 
 A notice is about what only a person can end: slots that no rule frees, and far more records than
-the pool needs. Nothing goes wrong at once when it is left, so it is told again and again.
+the pool needs. Nothing goes wrong at once when it is left, so it is logged again and again.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Decision:
 class Stage:
     """The state after one step of folding a fact in; each change of the breaker is logged.
 
-    `told` are the false cleans that this stage found.
+    `reported` are the false cleans that this stage found.
     """
 
     state: State

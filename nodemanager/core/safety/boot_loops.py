@@ -76,7 +76,7 @@ def after_end(
 
 
 def counted(loops: Loops, life: str) -> Loops:
-    """The loops that know the life's end: we ended it, or it is told as lost."""
+    """The loops that know the life's end: we ended it, or it is logged as lost."""
     return replace(loops, counted=loops.counted | {life})
 
 

@@ -342,10 +342,10 @@ def _set_back_by(signs: Signs) -> float:
     stamps = (signs.first_ping_at, signs.last_ping_at, signs.claimed_at)
     order = [(signs.modified_at, stamp) for stamp in stamps]
     order.append((signs.last_ping_at, signs.first_ping_at))
-    told = (
+    earlier_by = (
         earlier - later for later, earlier in order if later is not None and earlier is not None
     )
-    return max(told, default=0.0)
+    return max(earlier_by, default=0.0)
 
 
 def _absence(grounds: Grounds, look: Look) -> Iterator[Violation]:
@@ -489,18 +489,18 @@ def _age(stamp: float, reading: AgeBasis) -> float:
 
 def listed_again(
     freed: Mapping[str, FreedLife],
-    told: Iterable[str],
+    reported: Iterable[str],
     listing: Records,
     clock: MeasuredClock | None,
 ) -> Mapping[str, FreedLife]:
     """The freed lives that a complete record listing shows again, stamped over a minute later.
 
     A late listing may show the record from before the clean, but then its stamp is older. Lives in
-    `told`, the reported false cleans, are left out, because they are restored (U8).
+    `reported`, the false cleans that are known, are left out, because they are restored (U8).
     """
     if not listing.complete or not freed or clock is None:
         return {}
-    known = frozenset(told)
+    known = frozenset(reported)
     found = {}
     for record in listing.items:
         life = freed.get(f"{record.uuid}/{record.incarnation}") if record.claim else None

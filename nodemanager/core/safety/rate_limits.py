@@ -50,7 +50,7 @@ def eligible_seen(snapshot: Snapshot, eligible: Iterable[Record], known: Iterabl
     An operator was told of those in `known`, by name. A record becomes eligible once: an outage
     that hides the evidence for a while does not make it newly eligible while its version stays.
     """
-    history, now, told = snapshot.history, snapshot.now, frozenset(known)
+    history, now, named = snapshot.history, snapshot.now, frozenset(known)
     before = history.eligible
     old = {_uuid_in(name) for name, at in before.items() if now - at > ELIGIBLE_WINDOW_S}
     listed: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ def eligible_seen(snapshot: Snapshot, eligible: Iterable[Record], known: Iterabl
     }
     for record in eligible:
         name = name_of(record)
-        since.setdefault(name, LONG_AGO if name in told else now)
+        since.setdefault(name, LONG_AGO if name in named else now)
     return history if since == before else replace(history, eligible=since)
 
 
