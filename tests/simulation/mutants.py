@@ -1684,7 +1684,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 ordered._order_of,
-                "word.is_drained_by_us and not is_told and not stays(node_id, record, snapshot)",
+                "word.is_drained_by_us and not has_work and not stays(node_id, record, snapshot)",
                 "False",
             ),
         ),
