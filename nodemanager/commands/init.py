@@ -38,6 +38,7 @@ from nodemanager.lib.redact import is_secret
 FILE = "_file"
 """NAME_file = PATH reads a secret from a file."""
 CAP = "Daemon.max_total_price"
+HEAD = "# Written by `nodemanager init`. Every option: doc/options.rst.\n\n"
 NO_PRICE = """\
 # The price per hour. Blank: what this version knows of the region, if anything. A cap on
 # the price (max_total_price) needs it.
@@ -253,7 +254,7 @@ def filled(sample: str, answers: Mapping[str, str], sizes: Mapping[str, Mapping[
         return f"#{line[0]}" if cap or is_placeholder(line[2]) else line[0]
 
     sample = re.sub(r"(?m)^([\w:.-]+)\s*=\s*(.*)$", kept, sample)
-    head, *sections = re.split(r"(?m)^(?=\[)", sample)
+    _, *sections = re.split(r"(?m)^(?=\[)", sample)
     named = {text[1 : text.index("]")]: text for text in sections}
     for option, value in answers.items():
         section, _, name = option.rpartition(".")
@@ -267,7 +268,7 @@ def filled(sample: str, answers: Mapping[str, str], sizes: Mapping[str, Mapping[
         described += text.rstrip() + "\n\n"
     others = {name: text for name, text in named.items() if not name.startswith("Size ")}
     others["Records"] = described + others["Records"]
-    return head + "".join(others.values()).rstrip() + "\n"
+    return HEAD + "".join(others.values()).rstrip() + "\n"
 
 
 def _with(text: str, section: str, name: str, value: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,6 +147,7 @@ def check_all(draft: Draft) -> None:
     _dispatcher(draft)
     check_queues(draft)
     _log_file(draft)
+    _programs(draft)
     _ignored(draft)
     warn_of_placeholders(draft)
 
@@ -431,6 +433,22 @@ def _log_file(draft: Draft) -> None:
         f"there is no folder {file.parent}, and nodemanager does not start without it; as a "
         f"service it can only write to {SERVICE_LOGS}",
     )
+
+
+def _programs(draft: Draft) -> None:
+    """Warn of programs that are not there: each poll of the demand or scheduler would fail."""
+    for (section, option), value in draft.values.items():
+        if not option.endswith("_command") or not value or not value[0].startswith("/"):
+            continue
+        try:
+            program = Path(value[0]).stat()
+        except PermissionError:
+            continue
+        except OSError as error:
+            draft.report.warn(draft.place(section, option), f"{error.strerror}: {value[0]}")
+            continue
+        if not stat.S_ISREG(program.st_mode) or not program.st_mode & 0o111:
+            draft.report.warn(draft.place(section, option), f"not executable: {value[0]}")
 
 
 def _ignored(draft: Draft) -> None:

@@ -68,12 +68,15 @@ def test_the_cap_is_of_the_region_s_prices_or_there_is_none(
 
 def test_it_keeps_what_the_sample_explains() -> None:
     invoke(*READY, *IMAGE, "--sizes", "m5.large, m5.xlarge", "mine.cfg")
-    sample = init.samples_found()["ec2"].read_text().splitlines()
+    head, found, rest = init.samples_found()["ec2"].read_text().partition("[Daemon]")
+    sample = rest.splitlines()
+    assert found
     written = Path("mine.cfg").read_text().splitlines()
     explained = [
         line for line in sample if line.startswith("# ") and " price per hour; " not in line
     ]
     assert [line for line in explained if line not in written] == []
+    assert not set(head.splitlines()[:-1]) & set(written), "it says what is still to be set"
     assert written.index("[Size m5.large]") < written.index("[Records]")
 
 
@@ -226,7 +229,13 @@ def test_each_cloud_with_each_demand_makes_a_file_without_a_warning(
     assert done.exit_code == 0, done.output
     assert "hush" not in done.output
     config = load("mine.cfg", accepts=accepted_keys)
-    assert config.warnings == ()
+    lacks = [
+        one
+        for one in config.warnings
+        if "No such file or directory: /usr/local/bin/wishlist" not in one
+    ]
+    assert lacks == [], "only the program is still to be written"
+    assert len(config.warnings) == (demand == "command")
     assert config.daemon.max_nodes == 3
     assert config.daemon.min_nodes == (3 if demand == "none" else 0)
     assert (config.daemon.dispatcher, config.arvados.containers_queue) == (
@@ -251,7 +260,7 @@ def clouds_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("clouds_yaml")
 def test_openstack_is_logged_in_to_by_clouds_yaml() -> None:
-    typed = ("openstack", "command", "", "", "mine", "node-1", "", "ping.lab.net:8990")
+    typed = ("openstack", "none", "", "", "mine", "node-1", "", "ping.lab.net:8990")
     done = invoke("--no-check", "mine.cfg", said="\n".join(typed) + "\n")
     assert done.exit_code == 0, done.output
     assert "hush" not in done.output

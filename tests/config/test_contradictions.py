@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.config.conftest import Read, Refused
@@ -365,6 +367,26 @@ def test_an_option_of_the_forerunner_that_does_nothing_here_says_so(
     read: Read, text: str, warned: bool
 ) -> None:
     assert bool(read(text).warnings) is warned
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        pytest.param("{home}/none", "No such file or directory: {home}/none", id="missing"),
+        pytest.param("{home}/text", "not executable: {home}/text", id="a-text"),
+        pytest.param("{home}", "not executable: {home}", id="a-folder"),
+        pytest.param("/bin/true --now", "", id="a-program"),
+        pytest.param("found-by-path", "", id="a-bare-name"),
+    ],
+)
+def test_a_program_that_is_not_there_is_warned_of(
+    read: Read, tmp_path: Path, program: str, says: str
+) -> None:
+    """`init` names /usr/local/bin/wishlist, and both checks called a file without it fine."""
+    (tmp_path / "text").write_text("no program")
+    told = read(f"[Daemon]\nwishlist_command = {program.format(home=tmp_path)}\n").warnings
+    assert len(told) == bool(says)
+    assert all(one.endswith(says.format(home=tmp_path)) for one in told)
 
 
 @pytest.mark.parametrize("written", ["", "ping", "slurm", "SLURM"])
