@@ -194,7 +194,7 @@ class BacklogMarks:
             if Key(Action.ADOPT, item.key) not in context.flights.running:
                 snapshot = context.snapshot(seen.snapshot.plan_id)
                 order = order_adoption(item, seen, snapshot, context.settings)
-                context.runner.begin(Action.ADOPT, order, order.plan_id, now)
+                context.runner.begin(Action.ADOPT, order, now)
 
     def _tell_order(self, action: str, by: str, count: int) -> None:
         self._context.log.event(Event.OPERATOR_BACKLOG, action=action, by=by, count=count)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.backlog_marks import BacklogMarks
@@ -53,25 +55,23 @@ class PlanOrders:
             for boot in made.boots:
                 event_log.setup_started(boot, None)
             return
-        for clean in made.cleans:
-            runner.begin(Action.CLEAN, clean, clean.plan_id, now)
-        for lift in made.lifts:
-            runner.begin(Action.CLEAN, lift, lift.plan_id, now)
-        for prune in made.prunes:
-            runner.begin(Action.PRUNE, prune, prune.plan_id, now)
-        for shutdown in made.shutdowns:
-            runner.begin(Action.SHUTDOWN, shutdown, shutdown.plan_id, now)
-        for drain in made.drains:
-            runner.begin(Action.DRAIN, drain, drain.plan_id, now)
-        for dispatch in made.dispatches:
-            runner.begin(Action.DISPATCH, dispatch, dispatch.plan_id, now)
+        orders: tuple[tuple[Action, Iterable[Any]], ...] = (
+            (Action.CLEAN, (*made.cleans, *made.lifts)),
+            (Action.PRUNE, made.prunes),
+            (Action.SHUTDOWN, made.shutdowns),
+            (Action.DRAIN, made.drains),
+            (Action.DISPATCH, made.dispatches),
+        )
+        for action, ordered in orders:
+            for one in ordered:
+                runner.begin(action, one, now)
         if made.errands and self._context.team.demand is not None:
             errands = RunErrands(made.errands, made.plan_id, now + TOLD_WITHIN_S)
             tell(self._context.team.demand, errands)
         for life in made.restores:
             self._false_cleans.begin_restore(life, made.plan_id, now)
         for bind in made.binds:
-            runner.begin(Action.BIND, bind, bind.plan_id, now)
+            runner.begin(Action.BIND, bind, now)
         for boot in made.boots:
             self._begin_setup(boot, now)
         self._context.learn(OrdersBegun(with_errands=self._context.team.demand is not None))
@@ -81,7 +81,7 @@ class PlanOrders:
         assert store is not None, "a plan with boots has seen a record poll"
         order = order_setup(boot, self._claim_for(boot), store, now)
         self._context.event_log.setup_started(boot, order.claim.incarnation)
-        self._context.runner.begin(Action.SETUP, order, boot.plan_id, now)
+        self._context.runner.begin(Action.SETUP, order, now)
 
     def _claim_for(self, boot: BootOrder) -> Claim:
         incarnation = secrets.token_hex(16)

@@ -189,4 +189,4 @@ class FalseCleans:
         images = self._context.journal_writer.pre_images(record=life.record)
         order = order_restore(life, (one.record for one in images), plan_id)
         if order.known is not None or self._context.journal_writer.problem is None:
-            self._context.runner.begin(Action.RESTORE, order, plan_id, now)
+            self._context.runner.begin(Action.RESTORE, order, now)

@@ -124,13 +124,13 @@ class Runner:
 
     # What comes in.
 
-    def begin(self, action: Action, order: Any, plan_id: str, now: float) -> None:
+    def begin(self, action: Action, order: Any, now: float) -> None:
         """Begin an order's workflow. The next plan orders it again if its key is in flight now, or
         if the journal can't be written."""
         key = self._key(action, order)
         if self._is_in_flight(key):
             return
-        step = self._workflows[action].start(order, self._shell.seen(key, plan_id))
+        step = self._workflows[action].start(order, self._shell.seen(key, order.plan_id))
         begun = self._begun(step)
         if self._commit(key, None, step, begun):
             self._enter(key, step, now, begun=begun)

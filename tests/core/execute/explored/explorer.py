@@ -367,7 +367,7 @@ class Explorer(Generic[W]):
 
     def _begun(self, order: Any, world: W) -> Scene[W]:
         stand = _Stand(self.tiny, Scene(world, None, None, asks=self.tiny.asks))
-        stand.runner.begin(self.tiny.workflow.action, order, order.plan_id, NOW)
+        stand.runner.begin(self.tiny.workflow.action, order, NOW)
         return stand.after()
 
     def _next_id(self) -> Id | None:
