@@ -21,8 +21,8 @@ from nodemanager.core.safety.lease import LeaseView
 from nodemanager.httpserver.server import HttpServer
 from nodemanager.lib import control, log
 from nodemanager.lib.clock import Clock
-from nodemanager.web.dashboard.dashboard import Dashboard
 from nodemanager.web.dashboard.history import ChartHistory
+from nodemanager.web.dashboard.source import Source
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -125,7 +125,7 @@ class Management:
             healthy_for=healthy_for,
             read_token=read_token,
             public_url=None if public is None else public.url,
-            dashboard=Dashboard(board, explanations, charts, self.clock, old_after=healthy_for),
+            dashboard=Source(board, explanations, charts, self.clock, healthy_for),
             reload=self.reload,
         )
         server.start()

@@ -50,7 +50,9 @@ from nodemanager.lib.logline import Json
 from nodemanager.lib.workers import Workers
 from nodemanager.web.backlog import add_backlog
 from nodemanager.web.commands import Commands, Reload, add_commands, add_power, add_reload
-from nodemanager.web.dashboard.dashboard import Dashboard
+from nodemanager.web.dashboard.acts import add_acts
+from nodemanager.web.dashboard.site import Site, add_dashboard
+from nodemanager.web.dashboard.source import Source
 from nodemanager.web.door import Door
 from nodemanager.web.explain import Explanations, add_explain, add_verify
 from nodemanager.web.lists import add_lists, add_why
@@ -182,7 +184,7 @@ class ManagementServer(HttpServer):
         explanations: Explanations | None = None,
         read_token: str | None = None,
         public_url: str | None = None,
-        dashboard: Dashboard | None = None,
+        dashboard: Source | None = None,
         reload: Reload | None = None,
     ) -> None:
         refusals = Refusals("management")
@@ -210,9 +212,11 @@ class ManagementServer(HttpServer):
             add_why(app, explanations, door, workers)
             add_verify(app, explanations, door, workers, board.now)
         limits = limits_of(_SHARE)
-        if dashboard is not None:
-            dashboard.add_to(app, door, commands, public_url)
-        self._dashboard = dashboard
+        self.site = None if dashboard is None else Site(dashboard, door, public_url)
+        if self.site is not None:
+            add_dashboard(app, self.site)
+        if self.site is not None and commands is not None:
+            add_acts(app, self.site, commands)
         self.app = app
         """The ASGI application, for tests without a socket."""
         super().__init__(
@@ -239,8 +243,8 @@ class ManagementServer(HttpServer):
 
     def stop(self) -> None:
         """Stop listening and let running requests end; idempotent."""
-        if self._dashboard is not None:
-            self._dashboard.stop()
+        if self.site is not None:
+            self.site.sweeps.stop()
         super().stop()
 
 

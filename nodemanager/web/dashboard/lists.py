@@ -1,4 +1,4 @@
-"""The pages of the lists, filtered and sorted as the address says."""
+"""The pages of the lists, filtered and sorted as the address says; that of a range of time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from nodemanager.core.explain.lists import ListKind, TableRow, UnknownColumnError, Width
+from nodemanager.core.explain.events import QUIET
+from nodemanager.core.explain.lists import DECISIONS, ListKind, TableRow, UnknownColumnError, Width
 from nodemanager.errors import JournalError
+from nodemanager.journal.story import Story
 from nodemanager.lib.logline import Json
+from nodemanager.web.dashboard.charts import RANGES, TimeRange, chart_blocks
 from nodemanager.web.dashboard.overview import alerts_block
 from nodemanager.web.dashboard.render import Block, Page, Table, part
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.tables import table
-from nodemanager.web.lists import LISTS, TIMES, ListRequest
+from nodemanager.web.lists import LISTS, TIMES, ListRequest, decision_row
 
 MOST_ROWS = 2000
 """The most rows of one page; more make a phone slow."""
@@ -98,3 +101,42 @@ def ways(path: str, query: Mapping[str, str], before: int | None) -> str:
     if before is None:
         return html
     return html + part("log_way", "Older", path, urlencode({**kept, "before": before}))
+
+
+# What happened in a range of time, on one page to print or to send on.
+
+MOST_EVENTS = 300
+"""The most events that are told one by one: about ten printed pages."""
+
+
+def incident(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> Page:
+    """The range's charts, what happened in it in groups, the worst first, and one by one."""
+    span = TimeRange.of(query, seen.decision.snapshot.wall)
+    asked = {key: one for key, one in query.items() if key != "range"} | span.times
+    groups, form, _ = listed("/incident", "events", source, seen, asked, span.times)
+    done, problem = _events(source, span)
+    caption = "One after the other, the oldest first"
+    if len(done) > MOST_EVENTS:
+        caption += f"; the first {MOST_EVENTS} of {len(done)}"
+    shown = table(DECISIONS, done[:MOST_EVENTS], span.end, problem or "nothing was done")
+    head = part("incident", seen.status.pool, span.times, span.query, tuple(RANGES), span.name)
+    blocks = (
+        Block("range", "", head, wide=True),
+        Block("groups", "What happened, the worst first", form, groups, wide=True),
+        *chart_blocks(source, span),
+        Block("events", caption, "", shown, wide=True),
+    )
+    return Page("What happened", "Decisions", blocks)
+
+
+def _events(source: Source, span: TimeRange) -> tuple[list[Json], str | None]:
+    """What was done in the range, the oldest first, or why that is not known."""
+    journal = source.explanations.journal
+    if journal is None:
+        return [], "there is no journal"
+    try:
+        logged = Story(journal, span.begin, until=span.end).news()
+        done = (one for one in logged if one.event not in QUIET)
+        return [decision_row(number, one) for number, one in enumerate(done)], None
+    except JournalError as error:
+        return [], str(error)

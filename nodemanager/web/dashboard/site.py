@@ -34,8 +34,7 @@ from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.lib import foreign
 from nodemanager.lib.workers import Workers
 from nodemanager.web.dashboard import forms
-from nodemanager.web.dashboard.incident import incident
-from nodemanager.web.dashboard.lists import PAGES, list_page
+from nodemanager.web.dashboard.lists import PAGES, incident, list_page
 from nodemanager.web.dashboard.overview import overview
 from nodemanager.web.dashboard.render import Page, rendered
 from nodemanager.web.dashboard.sessions import LASTS_S, LONGEST_NAME, Session, Sessions
@@ -68,27 +67,26 @@ HEADERS: Mapping[str, str] = MappingProxyType(
 )
 
 
-class Site:
-    """What all pages share: the sessions, the source of numbers, and the layout."""
+THREADS = 2
 
-    def __init__(
-        self,
-        source: Source,
-        door: Door,
-        workers: Workers,
-        sweeps: Sweeps,
-        public_url: str | None = None,
-    ) -> None:
+
+class Site:
+    """What all pages share: the sessions, the source of numbers, and the layout.
+
+    `public_url` is where browsers find them behind a proxy.
+    """
+
+    def __init__(self, source: Source, door: Door, public_url: str | None = None) -> None:
         public = urlsplit(public_url or "")
         self._encrypted = (
             public.netloc.lower().removesuffix(":443") if public.scheme == "https" else None
         )
         self.source = source
         self.door = door
-        self.workers = workers
-        self.sweeps = sweeps
+        self.workers = Workers("dashboard", THREADS)
+        self.sweeps = Sweeps(source.explanations.journal, source.clock)
         self.sessions = Sessions(door, source.clock.wall)
-        self.store = Store(source, self._build, workers)
+        self.store = Store(source, self._build, self.workers)
 
     def _build(
         self, source: Source, seen: ShownDecision, path: str, query: Mapping[str, str]

@@ -12,8 +12,8 @@ from falcon import testing
 from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.model.annotations import Marks
 from nodemanager.core.operate.replies import Command, Reply, Result
-from nodemanager.web.dashboard.dashboard import Dashboard
 from nodemanager.web.dashboard.history import ChartHistory
+from nodemanager.web.dashboard.source import Source
 from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -70,9 +70,6 @@ class Console:
             explanations=self.explanations,
             charts=self.history,
         )
-        self.dashboard = Dashboard(
-            self.board, self.explanations, self.history, self.clock, old_after=60.0
-        )
         self.server = ManagementServer(
             self.board,
             metrics,
@@ -83,7 +80,7 @@ class Console:
             healthy_for=600.0,
             commands=self.daemon,
             explanations=self.explanations,
-            dashboard=self.dashboard,
+            dashboard=Source(self.board, self.explanations, self.history, self.clock, 60.0),
         )
         self.client = testing.TestClient(self.server.app)
         self.cookie: str | None = None

@@ -9,12 +9,10 @@ import pytest
 from falcon.testing import Result
 
 from nodemanager.httpserver.refusals import Refusals
-from nodemanager.lib.workers import Workers
 from nodemanager.web.dashboard import store
 from nodemanager.web.dashboard.site import Site
 from nodemanager.web.dashboard.source import Source
 from nodemanager.web.dashboard.store import Address
-from nodemanager.web.dashboard.sweep import Sweeps
 from nodemanager.web.door import Door
 from tests.web.dashboard.console import TOKEN, Console, small
 
@@ -86,8 +84,7 @@ def test_only_this_server_s_pages_are_given(signed_in: Console) -> None:
 
 def test_a_page_that_is_dear_is_made_less_often(console: Console) -> None:
     source = Source(console.board, console.explanations, console.history, console.clock, 60.0)
-    door, sweeps = Door(TOKEN, Refusals("x")), Sweeps(None, console.clock)
-    site = Site(source, door, Workers("test", 1), sweeps)
+    site = Site(source, Door(TOKEN, Refusals("x")))
 
     async def versions() -> list[str]:
         first = await site.store.newest(NODES)

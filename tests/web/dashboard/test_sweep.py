@@ -29,7 +29,8 @@ def test_a_recording_is_worked_out_and_shown(
     fields = {"form_token": console.form_token}
     assert console.post("/windows", {}).status_code == 403
     assert console.post("/windows", fields).status_code == 303
-    sweeps = console.dashboard._sweeps
+    assert console.server.site is not None
+    sweeps = console.server.site.sweeps
     assert not sweeps.start(), "one is running"
     # Its process is a nice one: it waits for all others.
     until("the result", lambda: not sweeps.state.running, 120.0)
