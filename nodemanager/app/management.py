@@ -22,8 +22,6 @@ from nodemanager.httpserver.server import HttpServer
 from nodemanager.lib import control, log
 from nodemanager.lib.clock import Clock
 from nodemanager.web.dashboard.history import ChartHistory
-from nodemanager.web.dashboard.source import Source
-from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.server import ManagementServer
@@ -104,9 +102,10 @@ class Management:
         """
         config, dry_run = self.config, self.dry_run
         token, read_token = self.tokens(config)
-        board = Board(self.clock, self.lease)
-        explanations = Explanations(
-            adapters.journal_path(config, dry_run=dry_run),
+        board = Board(
+            self.clock,
+            self.lease,
+            journal=adapters.journal_path(config, dry_run=dry_run),
             standby=adapters.journal_path(config, dry_run=True),
         )
         public = config.manage.public_url
@@ -121,16 +120,15 @@ class Management:
             takes_over=not dry_run,
             token=token,
             commands=self.commands,
-            explanations=explanations,
             healthy_for=healthy_for,
             read_token=read_token,
             public_url=None if public is None else public.url,
-            dashboard=Source(board, explanations, charts, self.clock, healthy_for),
+            charts=charts,
             reload=self.reload,
         )
         server.start()
         stack.callback(server.stop)
-        observer = WebObserver(board, metrics, explanations=explanations, charts=charts)
+        observer = WebObserver(board, metrics, charts)
         for one in logs:
             one.listeners.append(observer.heard)
         return server, observer.show

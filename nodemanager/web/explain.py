@@ -18,7 +18,7 @@ from typing import Any
 import falcon
 from falcon.asgi import Request, Response
 
-from nodemanager.core.explain.explain import STANDBY, DecisionView
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.verify import NO_DECISION, Verification, verify
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
@@ -27,26 +27,9 @@ from nodemanager.journal.job import explain_any
 from nodemanager.lib.logline import Json
 from nodemanager.lib.workers import Workers
 from nodemanager.web.door import Door
+from nodemanager.web.status import Board
 
 SOURCE = "daemon"
-
-
-class Explanations:
-    """Keeps the newest decision for the web's threads; reads histories from `journal`.
-
-    What was decided while this manager stood by is in the file `standby`.
-    """
-
-    def __init__(self, journal: Path | None, standby: Path | None = None) -> None:
-        self._journal, self._standby = journal, standby
-        self.decision: DecisionView | None = None
-        """The newest decision, None before the first. It is immutable, so readers need no lock."""
-
-    @property
-    def journal(self) -> Path | None:
-        """The journal that the newest decision is in."""
-        stands_by = self.decision is not None and self.decision.mode == STANDBY
-        return self._standby if stands_by else self._journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +37,14 @@ class ExplainResource:
     """A resource that `ask` answers, from the newest decision, its journal, the request and what
     the path names."""
 
-    explanations: Explanations
+    board: Board
     door: Door
     workers: Workers
     ask: Callable[..., Json]
 
     async def on_get(self, request: Request, response: Response, **named: str) -> None:
         self.door.lets_in(request)
-        decision, journal = self.explanations.decision, self.explanations.journal
+        decision, journal = self.board.decision, self.board.journal
         if decision is None:
             raise falcon.HTTPServiceUnavailable(
                 title="starting", description="there is no decision yet; try again", retry_after=1
@@ -78,9 +61,9 @@ class ExplainResource:
             ) from error
 
 
-def add_explain(app: Any, explanations: Explanations, door: Door, workers: Workers) -> None:
+def add_explain(app: Any, board: Board, door: Door, workers: Workers) -> None:
     # Some clouds' ids contain slashes.
-    app.add_route("/api/explain/{id:path}", ExplainResource(explanations, door, workers, _explain))
+    app.add_route("/api/explain/{id:path}", ExplainResource(board, door, workers, _explain))
 
 
 def _explain(decision: DecisionView, journal: Path | None, request: Request, id: str) -> Json:
@@ -123,18 +106,9 @@ def no_such_time(given: str) -> falcon.HTTPBadRequest:
 
 # Whether the pool is at rest, over HTTP.
 
-PATH = "/api/verify"
 
-
-def add_verify(
-    app: Any,
-    explanations: Explanations,
-    door: Door,
-    workers: Workers,
-    now: Callable[[], float],
-) -> None:
-    """Add the route; `now` is CLOCK_BOOTTIME."""
-    app.add_route(PATH, _Verify(explanations, door, workers, now))
+def add_verify(app: Any, board: Board, door: Door, workers: Workers) -> None:
+    app.add_route("/api/verify", _Verify(board, door, workers))
 
 
 def as_json(verified: Verification) -> Json:
@@ -145,10 +119,9 @@ def as_json(verified: Verification) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class _Verify:
-    explanations: Explanations
+    board: Board
     door: Door
     workers: Workers
-    now: Callable[[], float]
 
     async def on_get(self, request: Request, response: Response) -> None:
         self.door.lets_in(request)
@@ -156,7 +129,7 @@ class _Verify:
         response.media = await self.workers.run(self._answer, allow_empty)
 
     def _answer(self, allow_empty: bool) -> Json:
-        decision = self.explanations.decision
+        decision = self.board.decision
         if decision is None:
             return as_json(NO_DECISION)
-        return as_json(verify(decision, self.now(), allow_empty=allow_empty))
+        return as_json(verify(decision, self.board.now(), allow_empty=allow_empty))

@@ -16,7 +16,6 @@ from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
 from nodemanager.lib.logline import Fields
 from nodemanager.web.dashboard.history import ChartHistory
-from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import NO_SLOTS, Board, ErrorCounts, NodeCounts, PollStatus, Status
 
@@ -24,17 +23,9 @@ from nodemanager.web.status import NO_SLOTS, Board, ErrorCounts, NodeCounts, Pol
 class WebObserver:
     """Keeps for board and metrics what the daemon logs and decides."""
 
-    def __init__(
-        self,
-        board: Board,
-        metrics: Metrics,
-        *,
-        explanations: Explanations | None = None,
-        charts: ChartHistory | None = None,
-    ) -> None:
+    def __init__(self, board: Board, metrics: Metrics, charts: ChartHistory | None = None) -> None:
         self._board = board
         self._metrics = metrics
-        self._explanations = explanations
         self._charts = charts
         self._polls: dict[str, PollStatus] = {}
 
@@ -55,8 +46,7 @@ class WebObserver:
         self._metrics.cycle(decision.took_s)
         if decision.made.slots is not None:
             self._metrics.slots(decision.made.slots)
-        if self._explanations is not None:
-            self._explanations.decision = decision
+        self._board.decision = decision
         if self._charts is not None:
             self._charts.add(decision.snapshot.wall, decision.made, decision.settings)
         polls, errors = self._polls_of(decision.snapshot), self._metrics.error_counts()

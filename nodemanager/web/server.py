@@ -51,10 +51,11 @@ from nodemanager.lib.workers import Workers
 from nodemanager.web.backlog import add_backlog
 from nodemanager.web.commands import Commands, Reload, add_commands, add_power, add_reload
 from nodemanager.web.dashboard.acts import add_acts
+from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.dashboard.site import Site, add_dashboard
 from nodemanager.web.dashboard.source import Source
 from nodemanager.web.door import Door
-from nodemanager.web.explain import Explanations, add_explain, add_verify
+from nodemanager.web.explain import add_explain, add_verify
 from nodemanager.web.lists import add_lists, add_why
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import Board, Status
@@ -165,9 +166,9 @@ class ManagementServer(HttpServer):
     the socket need no token. See HttpServer.
 
     `healthy_for` is the age in seconds of the last cycle above which the health answer is 503.
-    Without a `token` (None or empty) health is 404, and the status shows only counts. `dashboard`
-    has what the dashboard is made of; without it there is none. `public_url` is where browsers
-    find it behind a proxy.
+    Without a `token` (None or empty) health is 404, and the status shows only counts. `charts`
+    are the dashboard's; without them there is none. `public_url` is where browsers find it behind a
+    proxy.
     """
 
     def __init__(
@@ -181,10 +182,9 @@ class ManagementServer(HttpServer):
         control_socket: Path | None = None,
         takes_over: bool = True,
         commands: Commands | None = None,
-        explanations: Explanations | None = None,
         read_token: str | None = None,
         public_url: str | None = None,
-        dashboard: Source | None = None,
+        charts: ChartHistory | None = None,
         reload: Reload | None = None,
     ) -> None:
         refusals = Refusals("management")
@@ -206,17 +206,15 @@ class ManagementServer(HttpServer):
             add_backlog(app, commands, door, workers)
         if reload is not None:
             add_reload(app, reload, door, workers)
-        if explanations is not None:
-            add_explain(app, explanations, door, workers)
-            add_lists(app, explanations, door, workers)
-            add_why(app, explanations, door, workers)
-            add_verify(app, explanations, door, workers, board.now)
+        for add in (add_explain, add_lists, add_why, add_verify):
+            add(app, board, door, workers)
         limits = limits_of(_SHARE)
-        self.site = None if dashboard is None else Site(dashboard, door, public_url)
-        if self.site is not None:
+        self.site: Site | None = None
+        if charts is not None:
+            self.site = Site(Source(board, charts, healthy_for), door, public_url)
             add_dashboard(app, self.site)
-        if self.site is not None and commands is not None:
-            add_acts(app, self.site, commands)
+            if commands is not None:
+                add_acts(app, self.site, commands)
         self.app = app
         """The ASGI application, for tests without a socket."""
         super().__init__(

@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
+from pathlib import Path
 
 from nodemanager import __version__
+from nodemanager.core.explain.explain import STANDBY, DecisionView
 from nodemanager.core.explain.lists import natural
 from nodemanager.core.explain.why import Blocker, SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
@@ -347,12 +349,32 @@ def _part(part: Breaker, with_names: bool, now: float) -> Json:
 
 
 class Board:
-    """Holds the daemon's newest Status for the web's threads. `lease` tells it as it is now."""
+    """Holds the daemon's newest decision and Status for the web's threads.
 
-    def __init__(self, clock: Clock, lease: Callable[[], LeaseView] = lambda: HELD) -> None:
-        self._clock = clock
+    `lease` tells it as it is now. What was decided is in `journal`, and in the file `standby` what
+    was decided while this manager stood by.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        lease: Callable[[], LeaseView] = lambda: HELD,
+        *,
+        journal: Path | None = None,
+        standby: Path | None = None,
+    ) -> None:
+        self.clock = clock
         self.lease = lease
+        self._journal, self._standby = journal, standby
+        self.decision: DecisionView | None = None
+        """The newest decision, None before the first. It is immutable, so readers need no lock."""
         self._newest: tuple[float, Callable[[], Status | None]] = clock.boottime(), lambda: None
+
+    @property
+    def journal(self) -> Path | None:
+        """The journal that the newest decision is in."""
+        stands_by = self.decision is not None and self.decision.mode == STANDBY
+        return self._standby if stands_by else self._journal
 
     def replace(self, made_at: float, make: Callable[[], Status]) -> None:
         """Hold the status of the cycle that ended then; `make` is called once somebody reads it.
@@ -370,7 +392,7 @@ class Board:
 
     def now(self) -> float:
         """The current boottime seconds, the clock of a Status's times."""
-        return self._clock.boottime()
+        return self.clock.boottime()
 
     def age(self) -> float:
         """Seconds since the end of the last cycle; before the first, since the board was made."""

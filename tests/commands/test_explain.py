@@ -21,7 +21,6 @@ from nodemanager.errors import NodeManagerError
 from nodemanager.journal.explained import explanation, view_at
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.lib import control
-from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board
@@ -63,18 +62,16 @@ def id_in(journal: Path) -> str:
 @pytest.fixture
 def server(journal: Path) -> Iterator[ManagementServer]:
     """What a daemon serves, of the journal's newest decision."""
-    explanations = Explanations(journal)
-    explanations.decision = view_at(journal)
-    clock = ManualClock()
+    board = Board(ManualClock(), journal=journal)
+    board.decision = view_at(journal)
     (journal.parent / "state").mkdir(mode=0o700, exist_ok=True)
     made = ManagementServer(
-        Board(clock),
-        Metrics("main", clock),
+        board,
+        Metrics("main", board.clock),
         listen=("127.0.0.1", 0),
         control_socket=journal.parent / "state" / control.NAME,
         token="open-sesame-open-sesame",
         healthy_for=600.0,
-        explanations=explanations,
     )
     made.start()
     yield made

@@ -10,7 +10,7 @@ import requests
 
 from nodemanager.core.explain.explain import DecisionView
 from nodemanager.journal.explained import explanation
-from nodemanager.web.explain import SOURCE, Explanations
+from nodemanager.web.explain import SOURCE
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.server import ManagementServer
@@ -28,15 +28,13 @@ class Daemon:
     def __init__(self) -> None:
         self.clock = clock = ManualClock()
         board, metrics = Board(clock), Metrics("main", clock)
-        explanations = Explanations(None)
-        self.observer = WebObserver(board, metrics, explanations=explanations)
+        self.observer = WebObserver(board, metrics)
         self.server = ManagementServer(
             board,
             metrics,
             listen=("127.0.0.1", 0),
             token=TOKEN,
             healthy_for=600.0,
-            explanations=explanations,
         )
 
     def decides(self, made: World) -> DecisionView:

@@ -65,7 +65,7 @@ def listed(
     """
     kind, problem = LISTS[name].kind, f"no such {LISTS[name].kind.what}"
     try:
-        answer = LISTS[name].answer(ListRequest(seen.decision, source.explanations.journal, query))
+        answer = LISTS[name].answer(ListRequest(seen.decision, source.board.journal, query))
     except JournalError as error:
         answer, problem = {kind.key: []}, str(error)
     rows = answer[kind.key]
@@ -131,7 +131,7 @@ def incident(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> P
 
 def _events(source: Source, span: TimeRange) -> tuple[list[Json], str | None]:
     """What was done in the range, the oldest first, or why that is not known."""
-    journal = source.explanations.journal
+    journal = source.board.journal
     if journal is None:
         return [], "there is no journal"
     try:

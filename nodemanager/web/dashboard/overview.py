@@ -138,7 +138,7 @@ def _waiting(seen: ShownDecision) -> Iterator[Alert]:
 
 def _warnings(source: Source, seen: ShownDecision) -> Iterator[Block]:
     """What the journal warned of in the last hour, if anything; it may have ended since."""
-    journal, since = source.explanations.journal, seen.decision.snapshot.wall - LATELY_S
+    journal, since = source.board.journal, seen.decision.snapshot.wall - LATELY_S
     try:
         newest = [] if journal is None else latest(journal, 500, without=QUIET)
     except JournalError:
@@ -233,7 +233,7 @@ def _marks(seen: ShownDecision) -> tuple[list[Json], list[tuple[str, str]]]:
 
 
 def _stream(source: Source, seen: ShownDecision) -> Block:
-    asked = ListRequest(seen.decision, source.explanations.journal, {"only": "done"})
+    asked = ListRequest(seen.decision, source.board.journal, {"only": "done"})
     try:
         rows, problem = decisions(asked)["decisions"][:LATEST], "nothing yet"
     except JournalError as error:

@@ -84,8 +84,8 @@ class Site:
         self.source = source
         self.door = door
         self.workers = Workers("dashboard", THREADS)
-        self.sweeps = Sweeps(source.explanations.journal, source.clock)
-        self.sessions = Sessions(door, source.clock.wall)
+        self.sweeps = Sweeps(source.board.journal, source.board.clock)
+        self.sessions = Sessions(door, source.board.clock.wall)
         self.store = Store(source, self._build, self.workers)
 
     def _build(
@@ -194,7 +194,7 @@ class Site:
             title=page.title,
             page=page,
             live=str(address),
-            now=round(self.source.clock.wall(), 3),
+            now=round(self.source.board.clock.wall(), 3),
             old_after=round(self.source.old_after),
         )
 
@@ -271,7 +271,7 @@ class _Live:
             raise falcon.HTTPUnauthorized(title="signed out", description="sign in again")
         parts = urlsplit(own_path(request.get_param("of") or "/"))
         address = Address.of(parts.path, dict(parse_qsl(parts.query)))
-        response.set_header("Now", f"{site.source.clock.wall():.3f}")
+        response.set_header("Now", f"{site.source.board.clock.wall():.3f}")
         response.set_header("Decided-Ago", f"{site.source.board.age():.1f}")
         response.set_header("Cache-Control", "no-store")
         response.status = falcon.HTTP_204

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nodemanager.core.explain.explain import DecisionView
-from nodemanager.lib.clock import Clock
 from nodemanager.web.dashboard.history import ChartHistory
-from nodemanager.web.explain import Explanations
 from nodemanager.web.status import Board, Status
 
 
@@ -34,12 +32,10 @@ class Source:
     is too old."""
 
     board: Board
-    explanations: Explanations
     history: ChartHistory
-    clock: Clock
     old_after: float
 
     def seen(self) -> ShownDecision | None:
         """The newest decision; None before the first."""
-        decision, status = self.explanations.decision, self.board.read()
+        decision, status = self.board.decision, self.board.read()
         return None if decision is None or status is None else ShownDecision(decision, status)

@@ -45,7 +45,7 @@ def thing(
         until=moment_of(query.get("until")),
         before=number_of(query.get("before")),
     )
-    journal = source.explanations.journal
+    journal = source.board.journal
     shown = explanation(seen.decision, given, source=SOURCE, journal=journal, part=part_of_it)
     doing = DOING.get(shown["verdict"]["kind"], words(shown["verdict"]["kind"]))
     stand = _orders(seen, shown)
@@ -67,7 +67,7 @@ def thing(
 
 def job(source: Source, seen: ShownDecision, given: str) -> Page:
     """The page of a job, also of one that left the queue. Raises UnknownIdError."""
-    journal = source.explanations.journal
+    journal = source.board.journal
     shown = explain_job(seen.decision, given, source=SOURCE, journal=journal)
     blocks = (
         alerts_block(seen),

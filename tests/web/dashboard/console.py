@@ -13,8 +13,6 @@ from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.model.annotations import Marks
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.web.dashboard.history import ChartHistory
-from nodemanager.web.dashboard.source import Source
-from nodemanager.web.explain import Explanations
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.server import ManagementServer
@@ -59,17 +57,11 @@ class Console:
         public_url: str | None = None,
     ) -> None:
         self.clock = ManualClock()
-        self.board = Board(self.clock)
-        self.explanations = Explanations(journal)
+        self.board = Board(self.clock, journal=journal)
         self.history = ChartHistory()
         self.daemon = Daemon()
         metrics = Metrics("main", self.clock)
-        self.observer = WebObserver(
-            self.board,
-            metrics,
-            explanations=self.explanations,
-            charts=self.history,
-        )
+        self.observer = WebObserver(self.board, metrics, self.history)
         self.server = ManagementServer(
             self.board,
             metrics,
@@ -77,10 +69,9 @@ class Console:
             token=token,
             read_token=READ_TOKEN if token else None,
             public_url=public_url,
-            healthy_for=600.0,
+            healthy_for=60.0,
             commands=self.daemon,
-            explanations=self.explanations,
-            dashboard=Source(self.board, self.explanations, self.history, self.clock, 60.0),
+            charts=self.history,
         )
         self.client = testing.TestClient(self.server.app)
         self.cookie: str | None = None

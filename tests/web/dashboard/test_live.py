@@ -83,7 +83,7 @@ def test_only_this_server_s_pages_are_given(signed_in: Console) -> None:
 
 
 def test_a_page_that_is_dear_is_made_less_often(console: Console) -> None:
-    source = Source(console.board, console.explanations, console.history, console.clock, 60.0)
+    source = Source(console.board, console.history, 60.0)
     site = Site(source, Door(TOKEN, Refusals("x")))
 
     async def versions() -> list[str]:

@@ -373,7 +373,7 @@ def test_a_node_has_its_whole_life_page_by_page_and_of_a_time(tmp_path: Path) ->
     journal = SqliteJournal(path, pool="main", clock=ManualClock(), boot_id="boot-1")
     console = Console(path)
     console.decides(small())
-    wall = console.explanations.decision.snapshot.wall  # type: ignore[union-attr]
+    wall = console.board.decision.snapshot.wall  # type: ignore[union-attr]
     for number in range(150):
         more = {"level": "warning"} if number == 149 else {}
         journal.tell(LoggedEvent(wall - 900 + number, "node.drain", node="i-1", more=more))
