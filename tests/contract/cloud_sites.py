@@ -73,14 +73,18 @@ class CloudSite:
     """What a question for one node by its id sends."""
     create: str
     destroy: str
-    open: Callable[[float], CloudDriver]
-    """Another adapter, whose calls have so many seconds."""
+    open: Callable[..., CloudDriver]
+    """Another adapter, with that configuration and time-out."""
     said: Callable[[str], Callable[[], Any]]
     """A refusal of a wrong order, in those words."""
     another: Callable[[str, str], Callable[[Any], Any]]
     """An answer with one text in place of another."""
     by_hand: Callable[[], str]
     """Somebody else starts a node; its id."""
+    places: tuple[str, str]
+    """Two zones."""
+    fill: Callable[[str], object]
+    """That zone has no room for the next node."""
     plain: Callable[..., Callable[[], Any]] = faults.plain
     """Any answer: its status, its text, and the wait that it asks for."""
     operation: str = ""
@@ -91,8 +95,6 @@ class CloudSite:
     """The next operations take long."""
     due: Callable[[], object] = lambda: None
     """What is under way is due now."""
-    fails: Callable[[], object] = lambda: None
-    """The next create fails once it has begun."""
     forgets: Callable[[], object] = lambda: None
     """The cloud knows no request of before."""
 
@@ -188,10 +190,12 @@ def ec2_site() -> CloudSite:
         "DescribeInstances",
         "RunInstances",
         "TerminateInstances",
-        lambda timeout: ec2_helpers.cloud(server, timeout=timeout),
+        partial(ec2_helpers.cloud, server),
         lambda text: refusal("InvalidParameterValue", 400, text),
         moto_server.replaced,
         partial(ec2_helpers.node_by_hand, server),
+        ("us-east-1a", "us-east-1b"),
+        lambda place: server.full.update({place: "InsufficientInstanceCapacity"}),
         moto_server.plain,
     )
 
@@ -264,15 +268,16 @@ def gce_site() -> CloudSite:
         "instances.get",
         "instances.insert",
         "instances.delete",
-        lambda timeout: gce_helpers.cloud(server, timeout=timeout),
+        partial(gce_helpers.cloud, server),
         lambda text: refusal("invalid", 400, text),
         _replaced,
         partial(gce_helpers.by_hand, server),
+        (gce_helpers.ZONE, "us-central1-b"),
+        lambda _place: project.next_fails.append(("ZONE_RESOURCE_POOL_EXHAUSTED", "no room")),
         operation="zoneOperations.get",
         image="images.get",
         slow=lambda: setattr(project, "takes", 1000.0),
         due=due,
-        fails=lambda: project.next_fails.append(("ZONE_RESOURCE_POOL_EXHAUSTED", "no room")),
         forgets=project._requests.clear,
     )
 
@@ -360,15 +365,16 @@ def azure_site() -> CloudSite:
         "virtualMachines.get",
         "virtualMachines.put",
         "virtualMachines.delete",
-        lambda timeout: azure_helpers.cloud(server, timeout=timeout),
+        partial(azure_helpers.cloud, server),
         lambda text: refusal("InvalidParameter", 400, text),
         _replaced,
         partial(azure_helpers.by_hand, server),
+        ("1", "2"),
+        lambda _place: world.create_fails.append(("ZonalAllocationFailed", "no room")),
         operation="operations.get",
         image="images.market",
         slow=lambda: setattr(world, "takes", 1000.0),
         due=due,
-        fails=lambda: world.create_fails.append(("AllocationFailed", "no room")),
     )
 
 
@@ -443,10 +449,12 @@ def openstack_site() -> CloudSite:
         "compute GET /servers/{id}",
         "compute POST /servers",
         "compute DELETE /servers/{id}",
-        lambda timeout: openstack_helpers.cloud(server, timeout=timeout),
+        partial(openstack_helpers.cloud, server),
         lambda text: refusal(400, text),
         _replaced,
         partial(openstack_helpers.by_hand, server),
+        ("nova", "az-2"),
+        nova.full.add,
         openstack_server.plain,
         image="image GET /images/{id}",
         slow=lambda: setattr(nova, "delete_s", 1000.0),

@@ -17,15 +17,18 @@ from typing import Any
 import pytest
 
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome
+from nodemanager.core.plan.availability import client_token
 from nodemanager.errors import (
     BadRequest,
     CloudError,
     ForeignAnswer,
     IncompleteListing,
     MalformedId,
+    PlaceFull,
     Throttled,
     Unauthorized,
 )
+from tests.cloud.orders import finished
 from tests.contract.cloud_sites import SITES, CloudSite
 
 pytestmark = pytest.mark.socket
@@ -170,7 +173,7 @@ def test_no_create_is_sent_twice_whatever_libcloud_is_told_to_repeat(
     answers = {"throttled": site.throttled, "redirect": moved, "cut": lambda: None}
     site.server.fault(site.create, times=9, before=answers[how])
     with pytest.raises(CloudError) as caught:
-        site.open(3.0).create(site.order())
+        site.open(timeout=3.0).create(site.order())
     assert caught.value.definite is (how == "throttled")
     assert len(site.server.called(site.create)) == 1
 
@@ -205,7 +208,7 @@ def test_a_create_is_answered_at_once_with_the_node_as_it_is_ordered(site: Cloud
     assert site.driver.finish(node.pending, None) == node.pending
     site.due()
     # Another process may ask, too: all that it needs is in `pending`.
-    assert site.open(60.0).finish(node.pending, None) is None
+    assert site.open().finish(node.pending, None) is None
 
 
 @with_operations
@@ -232,7 +235,7 @@ def test_a_create_that_is_found_by_its_name_is_followed_to_its_end(
     assert site.slow is not None
     site.slow()
     if fails:
-        site.fails()
+        site.fill(site.places[0])
     asked = site.order()
     site.server.fault(site.create, after=site.cut)
     with pytest.raises(CloudError) as caught:
@@ -241,9 +244,9 @@ def test_a_create_that_is_found_by_its_name_is_followed_to_its_end(
     site.forgets()
     found = site.driver.create(asked)
     assert found.state is CloudState.PENDING
-    assert site.open(60.0).finish(found.pending, None) == found.pending
+    assert site.open().finish(found.pending, None) == found.pending
     site.due()
-    ended = site.open(60.0).finish(found.pending, None)
+    ended = site.open().finish(found.pending, None)
     if fails:
         assert isinstance(ended, CloudError)
         assert not ended.definite
@@ -261,6 +264,27 @@ def test_an_image_that_we_may_not_ask_for_stops_no_boot_and_a_wait_puts_it_off(
     site.server.heal(site.image)
     site.server.fault(site.image, times=9, before=site.forbidden)
     site.driver.check_image()
+
+
+def test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node_d6(
+    site: CloudSite,
+) -> None:
+    """Each zone has a client token of its own, or the cloud would take the second order for the
+    first (U9); what was begun in the full one is gone (P2)."""
+    first, second = site.places
+    driver = site.open(places=dict.fromkeys(site.places, "[Cloud] places"))
+    site.fill(first)
+    asked = replace(site.order(), place=first)
+    life = str(asked.tags.incarnation)
+    with pytest.raises(PlaceFull) as full:
+        finished(driver, replace(asked, client_token=client_token(life, first)))
+    assert (full.value.place, full.value.definite) == (first, True)
+    assert driver.list_nodes().items == ()
+    again = replace(asked, place=second, client_token=client_token(life, second))
+    assert second in finished(driver, again).places
+    (listed,) = driver.list_nodes().items
+    assert second in listed.places
+    assert listed.problems == ()
 
 
 # Ends (D3).

@@ -13,8 +13,6 @@ import sqlalchemy as sa
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
 from nodemanager.errors import Conflict, NoFreeSlot, NoSuchRecord, StoreRefused
 from tests.contract.stores import (
-    FENCED_STORES,
-    REAL_CAS_STORES,
     REAL_STORES,
     any_store,
     claim,
@@ -31,10 +29,6 @@ from tests.contract.stores import (
 )
 
 NOBODY = "zzzzz-7ekkf-000000000000000"
-
-fencing_stores = pytest.mark.parametrize(
-    "backend", [*REAL_CAS_STORES, *FENCED_STORES], indirect=True
-)
 
 
 def written(record: Record) -> Record:

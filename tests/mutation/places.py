@@ -147,8 +147,7 @@ PLACES = (
         "cloud/ec2/errors.py",
         "    FULL_THERE = FULL_SUBNET\n",
         "",
-        "tests/cloud/ec2/test_places.py::"
-        "test_a_full_place_is_told_by_its_name_and_the_next_one_takes_the_node",
+        "tests/cloud/ec2/test_places.py::test_a_place_that_takes_no_node_is_full_whatever_the_code",
     ),
     TextMutant(
         "U9",
@@ -183,8 +182,8 @@ PLACES = (
         "cloud/openstack/adapter.py",
         "        return GoesOn(server, made.id)\n",
         "        return server\n",
-        "tests/cloud/openstack/test_places.py::"
-        "test_a_zone_without_a_host_is_told_its_server_is_ended_and_the_next_zone_takes_the_node",
+        "tests/contract/test_answers_contract.py::"
+        "test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node_d6[openstack]",
     ),
     TextMutant(
         "P2",
@@ -201,7 +200,7 @@ PLACES = (
         "cloud/gce/adapter.py",
         "order.place or self.access.zone",
         "self.access.zone",
-        "tests/cloud/gce/test_places.py::"
-        "test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node",
+        "tests/contract/test_answers_contract.py::"
+        "test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node_d6[gce]",
     ),
 )

@@ -21,21 +21,11 @@ PLACES = dict.fromkeys(("1", "2"), OPTION)
 NO_ROOM = ("ZonalAllocationFailed", "no room")
 
 
-@pytest.mark.parametrize("how", ["refused", "failed"])
-def test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node(
-    azure: AzureServer, how: str
-) -> None:
-    ours = cloud(azure, places=PLACES)
-    if how == "failed":
-        azure.world.create_fails = [NO_ROOM]
-    else:
-        azure.fault("virtualMachines.put", before=refusal("SkuNotAvailable", 409))
-    first = replace(order(), place="1")
+def test_a_zone_may_be_full_at_once(azure: AzureServer) -> None:
+    azure.fault("virtualMachines.put", before=refusal("SkuNotAvailable", 409))
     with pytest.raises(PlaceFull) as full:
-        finished(ours, first)
-    assert (full.value.place, full.value.definite) == ("1", True)
-    finished(ours, replace(first, place="2"))
-    assert [one.places for one in ours.list_nodes().items] == [("2",)]
+        cloud(azure, places=PLACES).create(replace(order(), place="1"))
+    assert full.value.place == "1"
 
 
 def test_a_machine_without_room_is_told_as_refused_once_it_is_gone_and_the_next_has_another_name(

@@ -10,7 +10,6 @@ import pytest
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.cloud.ec2.adapter import build_cloud
 from nodemanager.cloud.ec2.order import run_params
-from nodemanager.core.plan.availability import client_token
 from nodemanager.errors import CloudError, ConfigError, PlaceFull, QuotaExceeded, Throttled
 from tests.cloud import asking
 from tests.cloud.cloud_config import cloud_config
@@ -74,26 +73,13 @@ def test_names_of_groups_beside_subnets_are_refused() -> None:
     assert built(ZONE, security_groups="default") is not None
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["InsufficientInstanceCapacity", "Unsupported", "InsufficientFreeAddressesInSubnet"],
-)
-def test_a_full_place_is_told_by_its_name_and_the_next_one_takes_the_node(
+@pytest.mark.parametrize("code", ["Unsupported", "InsufficientFreeAddressesInSubnet"])
+def test_a_place_that_takes_no_node_is_full_whatever_the_code(
     server: MotoServer, code: str
 ) -> None:
-    ec2 = cloud(server, places={ZONE: OPTION, "us-east-1b": OPTION})
     server.full = {ZONE: code}
-    first = order(place=ZONE)
-    life = str(first.tags.incarnation)
-    with pytest.raises(PlaceFull, match=code) as full:
-        ec2.create(replace(first, client_token=client_token(life, ZONE)))
-    assert (full.value.place, full.value.definite) == (ZONE, True)
-    token = client_token(life, "us-east-1b")
-    node = ec2.create(replace(first, place="us-east-1b", client_token=token))
-    assert "us-east-1b" in node.places
-    (listed,) = ec2.list_nodes().items
-    assert listed.places == node.places
-    assert listed.problems == ()
+    with pytest.raises(PlaceFull, match=code):
+        cloud(server, places={ZONE: OPTION}).create(order(place=ZONE))
 
 
 def test_with_one_token_for_both_places_ec2_refuses_the_second(server: MotoServer) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
-from nodemanager.core.plan.availability import client_token
 from nodemanager.errors import CloudError, ConfigError, PlaceFull, QuotaExceeded
 from tests.cloud import asking
 from tests.cloud.gce.helpers import POOL, SMALL, ZONE, cloud, order
@@ -22,26 +21,11 @@ OTHER = "us-central1-b"
 PLACES = dict.fromkeys((ZONE, OTHER), OPTION)
 
 
-@pytest.mark.parametrize("how", ["refused", "failed"])
-def test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node(
-    gce: GceServer, how: str
-) -> None:
-    ours = cloud(gce, places=PLACES)
-    if how == "failed":
-        gce.project.next_fails.append(("ZONE_RESOURCE_POOL_EXHAUSTED", "no resources"))
-    else:
-        gce.fault("instances.insert", before=refusal("zoneResourcePoolExhausted", 503))
-    first = order(place=ZONE)
-    life = str(first.tags.incarnation)
+def test_a_zone_may_be_full_at_once(gce: GceServer) -> None:
+    gce.fault("instances.insert", before=refusal("zoneResourcePoolExhausted", 503))
     with pytest.raises(PlaceFull) as full:
-        finished(ours, replace(first, client_token=client_token(life, ZONE)))
+        cloud(gce, places=PLACES).create(order(place=ZONE))
     assert full.value.place == ZONE
-    node = finished(ours, replace(first, place=OTHER, client_token=client_token(life, OTHER)))
-    assert node.places == (OTHER,)
-    assert [one.places for one in ours.list_nodes().items] == [(OTHER,)]
-    assert [zone for zone, _ in gce.project.instances] == [OTHER]
-    ids = {call.query["requestId"] for call in gce.called("instances.insert")}
-    assert len(ids) == 2
 
 
 def test_a_quota_or_an_unclear_answer_is_no_full_zone(gce: GceServer) -> None:

@@ -21,21 +21,6 @@ OPTION = "[Cloud] places"
 PLACES = dict.fromkeys(("nova", "az-2"), OPTION)
 
 
-def test_a_zone_without_a_host_is_told_its_server_is_ended_and_the_next_zone_takes_the_node(
-    openstack: OpenStackServer,
-) -> None:
-    ours = cloud(openstack, places=PLACES)
-    openstack.nova.boot_s = 0.3
-    openstack.nova.full = {"nova"}
-    first = order(place="nova")
-    with pytest.raises(PlaceFull, match="No valid host") as full:
-        finished(ours, first)
-    assert (full.value.place, full.value.definite) == ("nova", True)
-    assert openstack.nova.servers == {}
-    finished(ours, replace(first, place="az-2"))
-    assert [one.places for one in ours.list_nodes().items] == [("az-2",)]
-
-
 def test_a_server_without_a_host_is_told_as_refused_once_it_is_gone(
     openstack: OpenStackServer,
 ) -> None:
