@@ -100,13 +100,16 @@ def _events(made: World) -> Iterator[LoggedEvent]:
     yield LoggedEvent(
         at - 3000, "node.created", node=first.id, host="compute1", more={"size": "small"}
     )
-    yield LoggedEvent(
-        at - 2900, "node.paired", node=first.id, host="compute1", record=first.tags.record
-    )
+    for number, one in enumerate(made.nodes[:3], start=1):
+        yield LoggedEvent(
+            at - 2900,
+            "node.paired",
+            node=one.id,
+            host=f"compute{number}",
+            record=one.tags.record,
+        )
     yield LoggedEvent(at - 2100, "record.keep", "within_window", more={"idle_s": 30.0}, **names)
-    yield LoggedEvent(
-        at - 900, "node.setup_started", "wanted", host="compute21", more={"size": "small"}
-    )
+    yield LoggedEvent(at - 900, "node.setup_started", "wanted", more={"size": "small"})
     yield LoggedEvent(at - 600, "record.cleaned", "stale_slot", more={"idle_s": 7260.0}, **names)
     yield LoggedEvent(
         at - 240, "operator.drain", node=second.id, more={"by": "Bob", "cause": "new image"}

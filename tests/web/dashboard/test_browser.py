@@ -133,10 +133,11 @@ def test_axe_finds_nothing_wrong(browser: Browser, shown: Scene) -> None:
 def test_nothing_is_wider_than_a_phone(browser: Browser, shown: Scene) -> None:
     visitor = Visitor(browser, shown.url, viewport=PHONE, has_touch=True, is_mobile=True)
     visitor.sign_in(TOKEN)
-    wide = {}
+    wide, wrong = {}, {}
     for path in paths(shown):
         visitor.page.goto(path)
         wide[path] = visitor.overflow()
+        wrong[path] = visitor.violations("target-size")
         small = visitor.page.evaluate(
             "() => [...document.querySelectorAll('button, .button, nav a')]"
             ".filter((one) => one.offsetHeight && one.offsetHeight < 24).length"
@@ -144,6 +145,7 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, shown: Scene) -> None:
         assert small == 0, path
     visitor.close()
     assert {path: by for path, by in wide.items() if by > 0} == {}
+    assert {path: found for path, found in wrong.items() if found} == {}
 
 
 def test_a_phone_shows_of_a_record_all_that_its_slot_waits_for(
