@@ -998,7 +998,7 @@ MUTANTS = (
         "T1",
         "a prune trusts a clock that has just stepped",
         "core/plan/due.py",
-        "    if not clock.trusted_at(snapshot.now, settings.poll_stale_after):\n        return ()\n",
+        "    if trusted_clock(snapshot, settings) is None:\n        return ()\n",
         "",
         "tests/core/execute/test_prune.py::"
         "test_nothing_is_deleted_while_the_stores_clock_is_not_trusted_t1",

@@ -352,8 +352,7 @@ MUTANTS: tuple[Mutant, ...] = (
             # The listing judged on, and the reading of the clock, grow old with the polls.
             off(RecordJudge._on_a_fresh_base, "age_s > limit_s"),
             off(
-                RecordJudge._on_a_known_clock,
-                "not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after)",
+                signs.trusted_clock, "not clock.trusted_at(snapshot.now, settings.poll_stale_after)"
             ),
         ),
         with_=("C6", "T1"),
@@ -569,13 +568,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C21",
         "a claim expires like any record",
-        (
-            off(
-                records.window_of,
-                "record.claim is not None and record.first_ping_at is None "
-                "and record.last_ping_at is None",
-            ),
-        ),
+        (off(records.window_of, "record.claim is not None and waits_for_first_ping(record)"),),
     ),
     Mutant(
         "C22",

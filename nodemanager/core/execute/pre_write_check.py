@@ -15,7 +15,13 @@ from nodemanager.core.observe.history import partially_listed_as
 from nodemanager.core.observe.nodes_by_record import may_be_of
 from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.scheduled import is_up_in_scheduler
-from nodemanager.core.observe.signs import age_of_nodes, quiet_for, window_of, word_of
+from nodemanager.core.observe.signs import (
+    age_of_nodes,
+    quiet_for,
+    trusted_clock,
+    window_of,
+    word_of,
+)
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import is_denied_for_good, look_for_unlisted
 from nodemanager.core.safety.orders import CleanOrder
@@ -182,8 +188,7 @@ def _can_be_told(check: _Check) -> Verdict | None:
     # Without any answer it would look at every record for nothing.
     if snapshot.history.asked and look_for_unlisted(snapshot, settings).short:
         return keep(uuid, Reason.LISTING_SHORT)
-    clock = snapshot.history.clock
-    if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):
+    if trusted_clock(snapshot, settings) is None:
         return keep(uuid, Reason.CLOCK_UNKNOWN)
     return None
 
@@ -200,18 +205,16 @@ def _not_denied(check: _Check) -> Verdict | None:
 def _not_stale(check: _Check) -> Verdict | None:
     """What keeps a record that is not quiet any more, or whose node may be at work (C2, C3)."""
     order, record, snapshot, settings = check.order, check.record, check.snapshot, check.settings
-    uuid, clock = order.uuid, snapshot.history.clock
-    assert clock is not None
-    quiet_s = quiet_for(record, clock, snapshot)
-    window_s = window_of(record, settings)
+    uuid, window_s = order.uuid, window_of(record, settings)
+    quiet_s = quiet_for(record, snapshot)
     # A fence is our own write, so the record's new stamp is no sign of life. `fenced_order` has
     # compared the rest of the record.
     within = not order.fenced and (quiet_s is None or not quiet_s > window_s)
     if within and (quiet_s is None or not _broken(order, Reason.WITHIN_WINDOW)):
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
     # The fence made a new version, but the node's last ping is no younger for that.
-    told_s = float(order.measures.get("idle_s", 0.0)) if order.fenced else 0.0
-    state = word_of(record, snapshot, settings, told_s)
+    known_s = float(order.measures.get("idle_s", 0.0)) if order.fenced else 0.0
+    state = word_of(record, snapshot, settings, known_s)
     if state in (WorkerState.BUSY, WorkerState.IDLE) and not _broken(order, Reason.BUSY):
         return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
     if is_up_in_scheduler(record, snapshot, settings) and not _broken(order, Reason.BUSY):
@@ -225,8 +228,7 @@ def _denied_too_early(check: _Check) -> Verdict | None:
     An answer counts as old as its question.
     """
     order, snapshot, settings = check.order, check.snapshot, check.settings
-    clock, limit_s = snapshot.history.clock, settings.visible_after
-    assert clock is not None
+    limit_s = settings.visible_after
     if order.fenced:
         # This was asked before the fence, whose write now hides how long the record was quiet.
         return None
@@ -235,7 +237,6 @@ def _denied_too_early(check: _Check) -> Verdict | None:
     denied_s = float(order.measures.get("denied_s", 0.0))
     age_s = age_of_nodes(
         check.record,
-        clock,
         snapshot,
         settings,
         created_at=order.created_at,

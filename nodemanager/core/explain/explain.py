@@ -35,13 +35,7 @@ from nodemanager.core.observe import history as histories
 from nodemanager.core.observe import nodes_since
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import node_of
-from nodemanager.core.observe.signs import (
-    claimed_at_of,
-    classify,
-    launched_for,
-    quiet_for,
-    word_of,
-)
+from nodemanager.core.observe.signs import age_of, classify, quiet_for, word_of
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.naming import Known, UnknownIdError
 from nodemanager.core.plan.leftovers import LedgerState
@@ -373,7 +367,7 @@ def record_facts(record: Record, snapshot: Snapshot, settings: Settings) -> Fact
         "first_ping_s": age(record.first_ping_at),
         "last_ping_s": age(record.last_ping_at),
         "modified_s": age(record.modified_at),
-        "quiet_s": None if clock is None else quiet_for(record, clock, snapshot),
+        "quiet_s": quiet_for(record, snapshot),
         "claimed_s": None if claim is None else age(claim.at),
         "claimed_by": None if claim is None else claim.manager,
         "claimed_for": None if claim is None else record.hostname or claim.node_name,
@@ -389,16 +383,13 @@ def node_facts(
     node: CloudNode, record: Record | None, snapshot: Snapshot, settings: Settings
 ) -> Facts:
     """What the listing shows of a node that pairs with `record`."""
-    age_s = None
-    if node.created_at is not None:
-        age_s = launched_for(node.created_at, snapshot, claimed_at_of(record))
     return {
         "id": node.id,
         "name": node.name,
         "state": node.state.value,
         "raw_state": node.raw_state,
         "size": Sizes(settings.sizes).called(node, record),
-        "age_s": age_s,
+        "age_s": age_of(node, record, snapshot),
         "pool": node.tags.pool,
         "record": node.tags.record,
         "incarnation": node.tags.incarnation,

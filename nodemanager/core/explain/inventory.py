@@ -14,7 +14,7 @@ from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record, RecordState
 from nodemanager.core.observe.history import freed_since_listed
-from nodemanager.core.observe.signs import claimed_at_of, classify, launched_for, quiet_for
+from nodemanager.core.observe.signs import age_of, classify, quiet_for
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate.naming import Known
 from nodemanager.core.operate.verbs import STANDING, UNDO
@@ -174,15 +174,13 @@ def _node(
     reason: Reason,
     snapshot: Snapshot,
 ) -> NodeRow:
-    age_s = None
-    if node.created_at is not None:
-        age_s = max(0.0, launched_for(node.created_at, snapshot, claimed_at_of(record)))
+    age_s = age_of(node, record, snapshot)
     return NodeRow(
         host=None if record is None else record.hostname,
         node=node.id,
         size=size,
         state=state,
-        age_s=age_s,
+        age_s=None if age_s is None else max(0.0, age_s),
         slot=None if record is None else record.slot_number,
         reason=reason.value,
         name=node.name,
@@ -231,7 +229,7 @@ def _orders(snapshot: Snapshot, node: str | None, record: str | None) -> tuple[s
 
 def _slots(made: Plan, snapshot: Snapshot, settings: Settings) -> Iterator[SlotRow]:
     verdicts = {one.id: one for one in made.records}
-    clock, freed = snapshot.history.clock, freed_since_listed(snapshot.history)
+    freed = freed_since_listed(snapshot.history)
     for record in snapshot.history.listed_records:
         if record.slot_number is None:
             continue
@@ -243,7 +241,7 @@ def _slots(made: Plan, snapshot: Snapshot, settings: Settings) -> Iterator[SlotR
             host=record.hostname,
             state=_held_for(record, verdict, snapshot, settings, freed),
             node=node_id,
-            quiet_s=None if clock is None else quiet_for(record, clock, snapshot),
+            quiet_s=quiet_for(record, snapshot),
             free_in_s=None if verdict is None else free_in_s(verdict),
             reason=None if verdict is None else verdict.reason.value,
             record=record.uuid,

@@ -15,7 +15,7 @@ from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Size
-from nodemanager.core.observe.signs import claimed_at_of, launched_for
+from nodemanager.core.observe.signs import age_of
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan import availability
 from nodemanager.core.plan.demand import Market
@@ -224,12 +224,10 @@ class DemandAgain:
         if reason is not Reason.WINDOW_CLOSED:
             return None
         snapshot, windows = self._snapshot, self._settings.shutdown_windows
-        ages = [
-            launched_for(view.node.created_at, snapshot, claimed_at_of(view.record))
-            for view in views
-            if view.node.created_at is not None
-        ]
-        soonest = min((opens_in(age_s, windows) for age_s in ages), default=None)
+        ages = (age_of(view.node, view.record, snapshot) for view in views)
+        soonest = min(
+            (opens_in(age_s, windows) for age_s in ages if age_s is not None), default=None
+        )
         return None if soonest is None or soonest == float("inf") else soonest
 
     def _why(self, reason: Reason) -> Mapping[str, object]:

@@ -17,7 +17,7 @@ from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, Record, Size, WorkerState
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import report_on
-from nodemanager.core.observe.signs import claimed_at_of, launched_for
+from nodemanager.core.observe.signs import age_of, trusted_clock
 from nodemanager.core.observe.snapshot import Snapshot
 
 # Whether a node is to be replaced: it has another image or type than new ones, or is too old.
@@ -45,12 +45,10 @@ def outdated(
     if _is_another(node.size, kind) and size_name(node, record) == size.name:
         measures = {"old": node.size, "new": kind}
         return Verdict(Kind.SHUTDOWN, Reason.OTHER_TYPE, node.id, measures)
-    most = settings.max_node_age
-    if most is not None and node.created_at is not None:
-        age_s = launched_for(node.created_at, snapshot, claimed_at_of(record))
-        if age_s > most:
-            measures = {"age_s": age_s, "limit_s": most}
-            return Verdict(Kind.SHUTDOWN, Reason.TOO_OLD, node.id, measures)
+    most, age_s = settings.max_node_age, age_of(node, record, snapshot)
+    if most is not None and age_s is not None and age_s > most:
+        measures = {"age_s": age_s, "limit_s": most}
+        return Verdict(Kind.SHUTDOWN, Reason.TOO_OLD, node.id, measures)
     return None
 
 
@@ -103,8 +101,8 @@ def doubt(node_id: str, record: Record, snapshot: Snapshot, settings: Settings) 
         if order is not None and record.drain == order == record.drained:
             return None
         return keep(node_id, Reason.DRAIN_AWAITED, unwanted_s=now - since)
-    clock, stamp = history.clock, record.last_ping_at
-    if clock is None or not clock.trusted_at(now, settings.poll_stale_after):
+    clock, stamp = trusted_clock(snapshot, settings), record.last_ping_at
+    if clock is None:
         return keep(node_id, Reason.CLOCK_UNKNOWN)
     if stamp is not None and clock.age(stamp, now) < -CLOCK_STEP_S - clock.error_s:
         # Stamps and the clock disagree: nobody knows what came first (T1).
@@ -147,7 +145,7 @@ def is_drained(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     Whatever work it had been given before shows in that listing, and it is given none since.
     """
     order, listing = snapshot.dispatched.order_of(record), snapshot.history.scheduler
-    word = report_on(record, snapshot.history, snapshot.now, settings)
+    word = report_on(record, snapshot, settings)
     if order is None or not order.on or listing is None or word is None:
         return False
     return listing.started_at > order.at and is_done(word.node)
@@ -171,7 +169,7 @@ def is_kept_drained(node_id: str, record: Record, snapshot: Snapshot, settings: 
     """Whether the node is drained in the scheduler by us, and must stay so."""
     if not settings.scheduled or not stays(node_id, record, snapshot):
         return False
-    word = report_on(record, snapshot.history, snapshot.now, settings)
+    word = report_on(record, snapshot, settings)
     return word is not None and word.is_drained_by_us
 
 

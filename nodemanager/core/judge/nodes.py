@@ -43,13 +43,7 @@ from nodemanager.core.observe.scheduled import (
     report_on,
     suspended_word,
 )
-from nodemanager.core.observe.signs import (
-    claimed_at_of,
-    launched_for,
-    quiet_for,
-    silent_for,
-    window_of,
-)
+from nodemanager.core.observe.signs import age_of, quiet_for, silent_for, window_of
 from nodemanager.core.observe.snapshot import Snapshot
 
 # The facts and measurements that the nodes of one snapshot are judged by.
@@ -94,7 +88,7 @@ class NodeFacts:
         """
         if not self.settings.scheduled:
             return Reason.WORKER_UNKNOWN
-        word = report_on(subject.own, self.history, self.now, self.settings)
+        word = report_on(subject.own, self.snapshot, self.settings)
         if word is not None and word.is_set_aside:
             return Reason.SET_ASIDE
         if waits_to_join(subject.own, self.history):
@@ -107,11 +101,8 @@ class NodeFacts:
         return Reason.DOWN_IN_SCHEDULER if is_not_up(word.node) else Reason.WORKER_UNKNOWN
 
     def age_of(self, subject: Subject) -> float | None:
-        """Seconds since the node's launch, as `launched_for` counts them; None if not known."""
-        created_at = subject.node.created_at
-        if created_at is None:
-            return None
-        return launched_for(created_at, self.snapshot, claimed_at_of(subject.record))
+        """Seconds since the node's launch; None if not known."""
+        return age_of(subject.node, subject.record, self.snapshot)
 
     def _was_told_of(self, record: Record) -> bool:
         """Whether the scheduler answered since the first ping of the record's node."""
@@ -120,7 +111,7 @@ class NodeFacts:
 
     def _is_unlisted(self, subject: Subject) -> bool:
         """Whether a fresh answer of the scheduler lists no node with its hostname."""
-        listing = fresh_answer(self.history, self.now, self.settings)
+        listing = fresh_answer(self.snapshot, self.settings)
         if listing is None:
             return False
         if self._scheduled is None:
@@ -149,12 +140,12 @@ class NodeFacts:
 
     def silence_of(self, subject: Subject) -> Silence:
         """The silence of a paired node, with its thresholds."""
-        settings, clock = self.settings, self.clock
-        record, launch = subject.own, self.history.launches.get(subject.node.id)
+        record, settings = subject.own, self.settings
+        launch = self.history.launches.get(subject.node.id)
         return Silence(
             silent_s=silent_for(record, self.history),
             window_s=settings.node_stale_after,
-            quiet_s=None if clock is None else quiet_for(record, clock, self.snapshot),
+            quiet_s=quiet_for(record, self.snapshot),
             quiet_window_s=window_of(record, settings),
             age_s=self.age_of(subject),
             grace_s=settings.boot_fail_after,
@@ -442,11 +433,11 @@ def _not_in_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
     for record in facts.may_be_of(subject.node):
         if record.uuid in facts.pairs.node_of:
             continue
-        word = report_on(record, facts.history, facts.now, facts.settings)
+        word = report_on(record, facts.snapshot, facts.settings)
         if word is not None and word.node.state is WorkerState.BUSY:
             return subject.kept(Reason.BUSY, record=record.uuid)
     for name in names_of(subject.node, facts.history, facts.pairs.node_of):
-        reported = node_named(name, facts.history, facts.now, facts.settings)
+        reported = node_named(name, facts.snapshot, facts.settings)
         if reported is not None and may_get_work(reported):
             is_busy = reported.state is WorkerState.BUSY
             return subject.kept(Reason.BUSY if is_busy else Reason.UP_IN_SCHEDULER, host=name)

@@ -27,6 +27,7 @@ from nodemanager.core.observe.scheduled import is_up_in_scheduler
 from nodemanager.core.observe.signs import (
     newest_sign,
     quiet_for,
+    trusted_clock,
     waits_for_first_ping,
     window_of,
     word_of,
@@ -310,8 +311,7 @@ class RecordJudge:
 
     @rule_check("T1", "the store's clock is known and steady", _until_clock_read, _clock_read)
     def _on_a_known_clock(self, record: Record) -> Verdict | None:
-        clock = self.clock
-        if clock is None or not clock.trusted_at(self.snapshot.now, self.settings.poll_stale_after):
+        if trusted_clock(self.snapshot, self.settings) is None:
             return keep(record.uuid, Reason.CLOCK_UNKNOWN)
         return None
 
@@ -333,8 +333,7 @@ class RecordJudge:
 
     def quiet(self, record: Record) -> Measures:
         """How long the record has been quiet, and its window (C3, C21)."""
-        assert self.clock is not None
-        quiet_s = quiet_for(record, self.clock, self.snapshot)
+        quiet_s = quiet_for(record, self.snapshot)
         return {"idle_s": quiet_s, "window_s": window_of(record, self.settings)}
 
     def _denial(self, record: Record) -> Measured:

@@ -184,24 +184,24 @@ def ours_in_scheduler(history: History, settings: Settings) -> frozenset[str]:
     )
 
 
-def fresh_answer(history: History, now: float, settings: Settings) -> Listing[SchedulerNode] | None:
+def fresh_answer(snapshot: Snapshot, settings: Settings) -> Listing[SchedulerNode] | None:
     """The scheduler's last complete answer; None where there is none that is fresh (T6)."""
-    listing = history.scheduler
-    is_fresh = listing is not None and now - listing.started_at <= settings.poll_stale_after
+    listing = snapshot.history.scheduler
+    is_fresh = (
+        listing is not None and snapshot.now - listing.started_at <= settings.poll_stale_after
+    )
     return listing if is_fresh else None
 
 
-def report_on(
-    record: Record, history: History, now: float, settings: Settings
-) -> SchedulerReport | None:
+def report_on(record: Record, snapshot: Snapshot, settings: Settings) -> SchedulerReport | None:
     """What the scheduler says of the record's node; None where it says nothing that is fresh.
 
     An answer from when no listed record had the hostname counts, too: at a start the scheduler may
     answer before the store does. What is counted starts anew with the next answer.
     """
-    if fresh_answer(history, now, settings) is None:
+    if fresh_answer(snapshot, settings) is None:
         return None
-    word = history.scheduled.get(record.hostname or "")
+    word = snapshot.history.scheduled.get(record.hostname or "")
     if word is None or word.incarnation not in (None, record.incarnation):
         return None
     return word
@@ -259,13 +259,11 @@ def names_of(node: CloudNode, history: History, paired: Container[str]) -> tuple
     )
 
 
-def node_named(
-    name: str | None, history: History, now: float, settings: Settings
-) -> SchedulerNode | None:
+def node_named(name: str | None, snapshot: Snapshot, settings: Settings) -> SchedulerNode | None:
     """What a fresh answer of the scheduler says of a hostname, whosever it is."""
-    if fresh_answer(history, now, settings) is None:
+    if fresh_answer(snapshot, settings) is None:
         return None
-    word = history.scheduled.get(name or "")
+    word = snapshot.history.scheduled.get(name or "")
     return None if word is None else word.node
 
 
@@ -297,19 +295,18 @@ def joined(own: WorkerState, word: SchedulerReport | None, *, is_heard: bool) ->
 
 def joined_state(record: Record, snapshot: Snapshot, settings: Settings) -> WorkerState:
     """What the record's node does, by its own fresh word and, where there is one, a scheduler's."""
-    history, now = snapshot.history, snapshot.now
-    own = worker_state(record, history, now, settings)
+    own = worker_state(record, snapshot, settings)
     if not settings.scheduled:
         return own
-    word = report_on(record, history, now, settings)
-    return joined(own, word, is_heard=is_heard(record, history, now, settings))
+    word = report_on(record, snapshot, settings)
+    return joined(own, word, is_heard=is_heard(record, snapshot, settings))
 
 
 def idle_count(record: Record, snapshot: Snapshot, settings: Settings) -> int:
     """How many words in a row called the node idle: a scheduler's answers, else its pings (D12)."""
     if not settings.scheduled:
         return idle_words(record, snapshot.history)
-    word = report_on(record, snapshot.history, snapshot.now, settings)
+    word = report_on(record, snapshot, settings)
     return 0 if word is None else word.idle
 
 
@@ -324,7 +321,7 @@ def suspended_word(
     if not settings.scheduled:
         return None
     history = snapshot.history
-    word, heard = report_on(record, history, snapshot.now, settings), history.heard.get(record.uuid)
+    word, heard = report_on(record, snapshot, settings), history.heard.get(record.uuid)
     if word is None or not word.node.suspended or word.node.reserved or heard is None:
         return None
     if word.node.wanted:
@@ -339,5 +336,5 @@ def is_up_in_scheduler(record: Record, snapshot: Snapshot, settings: Settings) -
     """Whether the scheduler hears the record's node at work, or idle: it lives (C2)."""
     if not settings.scheduled:
         return False
-    word = report_on(record, snapshot.history, snapshot.now, settings)
+    word = report_on(record, snapshot, settings)
     return word is not None and word.node.responds and word.node.state in (BUSY, IDLE)

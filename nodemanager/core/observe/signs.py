@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
-from nodemanager.core.model.world import Record, RecordState, WorkerState, life_key
+from nodemanager.core.model.world import CloudNode, Record, RecordState, WorkerState, life_key
 from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.history import History, newest_stamp
 from nodemanager.core.observe.snapshot import Snapshot
@@ -13,7 +13,7 @@ from nodemanager.core.observe.snapshot import Snapshot
 
 def window_of(record: Record, settings: Settings) -> float:
     """The record's stale window in seconds (C3); C21's for a claim that never pinged."""
-    if record.claim is not None and record.first_ping_at is None and record.last_ping_at is None:
+    if record.claim is not None and waits_for_first_ping(record):
         return settings.window_of(record.claim)
     return settings.node_stale_after
 
@@ -23,13 +23,21 @@ def newest_sign(record: Record) -> float | None:
     return None if record.modified_at is None else newest_stamp(record)
 
 
-def quiet_for(record: Record, clock: MeasuredClock, snapshot: Snapshot) -> float | None:
+def trusted_clock(snapshot: Snapshot, settings: Settings) -> MeasuredClock | None:
+    """The store's clock; None where it is not known, or not steady (T1)."""
+    clock = snapshot.history.clock
+    if clock is None or not clock.trusted_at(snapshot.now, settings.poll_stale_after):
+        return None
+    return clock
+
+
+def quiet_for(record: Record, snapshot: Snapshot) -> float | None:
     """Seconds that the record has been quiet, never too many; None where that is unknown (C3).
 
     A version whose stamp was ahead of the store's clock counts from when it was first seen (T1).
     """
-    newest = newest_sign(record)
-    if newest is None:
+    clock, newest = snapshot.history.clock, newest_sign(record)
+    if clock is None or newest is None:
         return None
     future = snapshot.history.future.get(record.uuid)
     age = clock.age(newest, snapshot.now)
@@ -57,6 +65,13 @@ def launched_for(created_at: float, snapshot: Snapshot, claimed_at: float | None
     return age_s
 
 
+def age_of(node: CloudNode, record: Record | None, snapshot: Snapshot) -> float | None:
+    """Seconds since the launch of the node that pairs with `record`; None if not known (T1)."""
+    if node.created_at is None:
+        return None
+    return launched_for(node.created_at, snapshot, claimed_at_of(record))
+
+
 def claimed_at_of(record: Record | None) -> float | None:
     """The stamp of the record's claim, on the store's clock; None without one."""
     return None if record is None or record.claim is None else record.claim.at
@@ -64,7 +79,6 @@ def claimed_at_of(record: Record | None) -> float | None:
 
 def age_of_nodes(
     record: Record,
-    clock: MeasuredClock,
     snapshot: Snapshot,
     settings: Settings,
     *,
@@ -80,13 +94,14 @@ def age_of_nodes(
     had to take effect (A2): the end of C21's window without `visible_after`. The record is known
     to have been quiet for at least `idle_s`, and its node to have been denied for `denied_s` (P6).
     """
-    quiet_s = max(quiet_for(record, clock, snapshot) or 0.0, idle_s)
-    first, claim = record.first_ping_at, record.claim
+    quiet_s = max(quiet_for(record, snapshot) or 0.0, idle_s)
+    clock, first, claim = snapshot.history.clock, record.first_ping_at, record.claim
     window_s = settings.claim_window if claim is None else settings.window_of(claim)
     create_s = window_s - settings.visible_after
     if first is None:
         age_s = quiet_s - create_s
     else:
+        assert clock is not None, "without a clock no record is judged"
         age_s = clock.age(first, snapshot.now)
         if age_s < 0.0 or first <= (record.last_ping_at or 0.0):
             # If the clock was set back, a node is still at least as old as the newest stamp.
@@ -145,29 +160,29 @@ def classify(record: Record, snapshot: Snapshot, settings: Settings) -> RecordSt
         return RecordState.CLEANED
     if newest_sign(record) is None:
         return RecordState.UNREADABLE
-    clock = snapshot.history.clock
-    quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
+    quiet_s = quiet_for(record, snapshot)
     if quiet_s is not None and quiet_s > window_of(record, settings):
         return RecordState.STALE
     pinged = record.first_ping_at is not None or record.last_ping_at is not None
     return RecordState.IN_USE if pinged else RecordState.ASSIGNED
 
 
-def worker_state(record: Record, history: History, now: float, settings: Settings) -> WorkerState:
+def worker_state(record: Record, snapshot: Snapshot, settings: Settings) -> WorkerState:
     """The worker state in the node's last ping while that ping is fresh, else UNKNOWN (T6).
 
     A ping stamped in the future is not fresh, because its age is unknown (T1).
     """
-    if record.worker_state is None or not is_heard(record, history, now, settings):
+    if record.worker_state is None or not is_heard(record, snapshot, settings):
         return WorkerState.UNKNOWN
     return record.worker_state
 
 
-def is_heard(record: Record, history: History, now: float, settings: Settings) -> bool:
+def is_heard(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     """Whether the node's last ping is fresh (T6); one stamped in the future is not.
 
     A jump of the clock makes no ping fresh again that we saw long ago.
     """
+    history, now = snapshot.history, snapshot.now
     clock, stamp = history.clock, record.last_ping_at
     if clock is None or stamp is None:
         return False

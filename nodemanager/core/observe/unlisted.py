@@ -27,6 +27,7 @@ from nodemanager.core.observe.queries import may_ask
 from nodemanager.core.observe.signs import (
     quiet_for,
     silent_for,
+    trusted_clock,
     waits_for_first_ping,
     window_of,
 )
@@ -445,10 +446,9 @@ def is_spent(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     nothing is decided (D13).
     """
     history, now = snapshot.history, snapshot.now
-    clock = history.clock
-    if clock is None or not clock.trusted_at(now, settings.poll_stale_after):
+    if trusted_clock(snapshot, settings) is None:
         return False
-    quiet_s = quiet_for(record, clock, snapshot)
+    quiet_s = quiet_for(record, snapshot)
     known_after_s = min(window_of(record, settings), settings.create_known_after)
     past_s = 0.0 if quiet_s is None else quiet_s - known_after_s
     if not settings.may_authorise or not is_missed(record, snapshot, settings):

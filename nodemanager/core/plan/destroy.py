@@ -229,7 +229,7 @@ def _joined(
     node_id, record, reported = order.node_id, found.record, found.in_scheduler
     if record is None or record.incarnation != order.incarnation:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="its record is another's")
-    if worker_state(record, snapshot.history, snapshot.now, settings) is WorkerState.BUSY:
+    if worker_state(record, snapshot, settings) is WorkerState.BUSY:
         return keep(node_id, Reason.CHANGED_SINCE_PLAN, detail="it says that it is busy")
     if not is_not_up(reported):
         detail = "its scheduler does not say any more that it is not up"
@@ -349,7 +349,7 @@ def _still_bad(
         return False
     if record.version == order.record_version:
         return True
-    state = worker_state(record, snapshot.history, snapshot.now, settings)
+    state = worker_state(record, snapshot, settings)
     return order.reason is Reason.NODE_DOWN and state is WorkerState.DOWN
 
 

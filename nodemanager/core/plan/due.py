@@ -19,7 +19,7 @@ from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Record
 from nodemanager.core.observe.evidence import Impossible, of_one_slot
 from nodemanager.core.observe.pools import not_ours
-from nodemanager.core.observe.signs import quiet_for
+from nodemanager.core.observe.signs import quiet_for, trusted_clock
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import Unlisted
 from nodemanager.core.safety.orders import NEVER, CleanOrder, order_clean
@@ -46,12 +46,11 @@ def prune_orders(
 ) -> tuple[PruneOrder, ...]:
     """The deletions that the snapshot calls for: at most `room`, and no uuid of `kept`."""
     history = snapshot.history
-    clock = history.clock
     if settings.prune_after is None or not settings.compare_and_set or room <= 0:
         return ()
-    if clock is None or standing_block(snapshot, settings) is not None:
+    if standing_block(snapshot, settings) is not None:
         return ()
-    if not clock.trusted_at(snapshot.now, settings.poll_stale_after):
+    if trusted_clock(snapshot, settings) is None:
         return ()
     ours = _counted(snapshot, settings)
     surplus = len(ours) - settings.max_nodes
@@ -59,7 +58,7 @@ def prune_orders(
         return ()
     spoken_for = {*kept, *may_come_back(snapshot), *(node.tags.record for node in history.partial)}
     unused = (one for one in ours if one.uuid not in spoken_for and _is_unused(one, snapshot))
-    quiet = ((quiet_for(one, clock, snapshot) or 0.0, one) for one in unused)
+    quiet = ((quiet_for(one, snapshot) or 0.0, one) for one in unused)
     old = [(clean_s, one) for clean_s, one in quiet if clean_s > settings.prune_after]
     old.sort(key=lambda one: (-one[0], one[1].uuid))
     return tuple(

@@ -294,7 +294,7 @@ def _nodes_to_describe(
         size = None if view.size is None else sizes.named(view.size)
         if record is None or record.hostname is None or size is None or record.held:
             continue
-        word = report_on(record, snapshot.history, snapshot.now, settings)
+        word = report_on(record, snapshot, settings)
         if word is not None:
             wanted = described(word.node, size, of_any)
             if wanted is not None:
@@ -386,7 +386,7 @@ def _nodes_to_return(
         record = view.record
         if record is None or view.verdict.kind is not Kind.KEEP or seat_of(record) is not None:
             continue
-        word = report_on(record, snapshot.history, snapshot.now, settings)
+        word = report_on(record, snapshot, settings)
         if word is None or record.uuid in snapshot.record_flights:
             continue
         is_called_gone = word.node.state is WorkerState.DOWN and word.node.reason.startswith(OURS)

@@ -163,7 +163,7 @@ def _order_of(view: NodeView, snapshot: Snapshot, settings: Settings) -> DrainOr
     record, node_id, reason = view.record, view.node.id, view.verdict.reason
     if record is None or record.uuid in snapshot.record_flights or reason in UNDECIDED:
         return None
-    word = report_on(record, snapshot.history, snapshot.now, settings)
+    word = report_on(record, snapshot, settings)
     if word is None or word.node.suspended or record.hostname is None:
         return None
     before = snapshot.dispatched.order_of(record)

@@ -69,7 +69,7 @@ def uses_of(
     records: Iterable[Record], snapshot: Snapshot, settings: Settings
 ) -> Mapping[str, SeatUse]:
     """What the seats of the free `records` are, by uuid; none for a slot that takes any node."""
-    listing = fresh_answer(snapshot.history, snapshot.now, settings)
+    listing = fresh_answer(snapshot, settings)
     nodes = {} if listing is None else {node.name: node for node in listing.items}
     return {
         record.uuid: use_of(nodes.get(seat))
@@ -257,7 +257,7 @@ def is_leaked(
     """
     if not _lacks_node(verdict, snapshot, freed):
         return False
-    return not _is_in_window(record, _quiet_s(record, snapshot), settings)
+    return not _is_in_window(record, quiet_for(record, snapshot), settings)
 
 
 def _lacks_node(verdict: Verdict, snapshot: Snapshot, freed: Set[str]) -> bool:
@@ -266,11 +266,6 @@ def _lacks_node(verdict: Verdict, snapshot: Snapshot, freed: Set[str]) -> bool:
         return False
     flight = snapshot.record_flights.get(verdict.id)
     return flight is None or flight.kind != "setup"
-
-
-def _quiet_s(record: Record, snapshot: Snapshot) -> float | None:
-    clock = snapshot.history.clock
-    return None if clock is None else quiet_for(record, clock, snapshot)
 
 
 def _is_in_window(record: Record, quiet_s: float | None, settings: Settings) -> bool:
@@ -284,7 +279,7 @@ def _leaks(
     kept: dict[Reason, list[tuple[Record, float | None, float | None]]] = {}
     for record, verdict in nodeless:
         if _lacks_node(verdict, snapshot, freed):
-            quiet_s = _quiet_s(record, snapshot)
+            quiet_s = quiet_for(record, snapshot)
             kept.setdefault(verdict.reason, []).append((record, quiet_s, free_in_s(verdict)))
     leaks = [
         Leak(

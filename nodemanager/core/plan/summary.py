@@ -16,7 +16,7 @@ from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record, WorkerState
-from nodemanager.core.observe.signs import claimed_at_of, launched_for
+from nodemanager.core.observe.signs import age_of
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.slots import Leak
 
@@ -72,8 +72,7 @@ def made_since(views: Iterable[NodeView], snapshot: Snapshot, at: float) -> froz
     return frozenset(
         view.node.id
         for view in views
-        if view.node.created_at is not None
-        and launched_for(view.node.created_at, snapshot, claimed_at_of(view.record)) < passed_s
+        if (age_s := age_of(view.node, view.record, snapshot)) is not None and age_s < passed_s
     )
 
 

@@ -19,7 +19,7 @@ from nodemanager.core.observe.nodes_by_record import NodesByRecord, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import is_ours_to_claim
 from nodemanager.core.observe.scheduled import report_on
-from nodemanager.core.observe.signs import pinged_lives, quiet_for
+from nodemanager.core.observe.signs import pinged_lives, quiet_for, waits_for_first_ping
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import Unlisted, heard_ago, id_of, is_missed, is_spent
 from nodemanager.core.plan.packing import Filling, usable_ram
@@ -153,9 +153,8 @@ def denied_creates(pending: set[str], snapshot: Snapshot) -> frozenset[str]:
 
 
 def _is_unpinged_claim(record: Record, settings: Settings) -> bool:
-    if record.first_ping_at is not None or record.last_ping_at is not None:
-        return False
-    return record.claim is not None and record.claim.pool == settings.pool
+    claim = record.claim
+    return claim is not None and waits_for_first_ping(record) and claim.pool == settings.pool
 
 
 def unlisted_nodes(
@@ -248,8 +247,7 @@ def is_locked(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
         return True
     if record.uuid in snapshot.own_cleans:
         return False
-    clock = snapshot.history.clock
-    quiet_s = None if clock is None else quiet_for(record, clock, snapshot)
+    quiet_s = quiet_for(record, snapshot)
     return quiet_s is None or not quiet_s > settings.node_stale_after
 
 
@@ -360,7 +358,7 @@ class Supply:
         """What the scheduler says of the node; None where nothing is fresh."""
         if view.record is None:
             return None
-        return report_on(view.record, self.snapshot.history, self.snapshot.now, self._settings)
+        return report_on(view.record, self.snapshot, self._settings)
 
     def _turned_busy(self, view: NodeView, word: SchedulerReport | None) -> bool:
         """Whether the node turned busy after the demand poll.

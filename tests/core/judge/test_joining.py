@@ -346,7 +346,7 @@ def test_a_word_on_the_machine_before_is_none_on_the_next_one_d17_d7() -> None:
     before = SchedulerNode(HOST, BUSY, started_at=STARTED)
     told(made, before, lasts=GRACE + 2 * ROUND)
     assert made.of_node("i-r5").reason is Reason.UNJOINED
-    assert report_on(made.record("r5"), made.history, made.now, made.settings) is None
+    assert report_on(made.record("r5"), made.snapshot(), made.settings) is None
     assert (made.of_node("i-r1").reason, made.destroyed) == (Reason.BUSY, [])
     # That it is lost says nothing of the next one, as long as it is listed.
     lost = replace(before, state=DOWN, responds=False)
@@ -365,7 +365,7 @@ def test_once_another_daemon_is_heard_the_next_one_has_joined_d17(started_at: in
     made = given_anew()
     told(made, SchedulerNode(HOST, BUSY, started_at=started_at))
     assert not is_booting("r5", incarnation_of("r5"), made.history)
-    assert report_on(made.record("r5"), made.history, made.now, made.settings) is not None
+    assert report_on(made.record("r5"), made.snapshot(), made.settings) is not None
 
 
 def test_an_answer_from_right_after_its_first_ping_says_that_it_joined_d17() -> None:
