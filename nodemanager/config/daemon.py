@@ -15,6 +15,7 @@ from nodemanager.config.options import (
     Derived,
     deciding_option,
     option,
+    optional_option,
 )
 from nodemanager.config.values import Dispatcher, LogFormat, LogLevel, Secret, ServerAddress
 
@@ -137,9 +138,8 @@ class DaemonSection:
         "600",
         "The daemon ends, for systemd to restart it, when a part of it is stuck for this long.",
     )
-    certs_file: Path | None = option(
-        kinds.optional(kinds.path()),
-        "",
+    certs_file: Path | None = optional_option(
+        kinds.path(),
         "Certificate authorities to trust, in PEM; blank trusts those of the system.",
     )
     dispatcher: Dispatcher = option(
@@ -150,9 +150,8 @@ class DaemonSection:
         node is shut down as idle ([Slurm], [Scheduler]). While it does not answer, nothing is
         booted, destroyed or freed.""",
     )
-    wishlist_command: tuple[str, ...] | None = option(
-        kinds.optional(kinds.command()),
-        "",
+    wishlist_command: tuple[str, ...] | None = optional_option(
+        kinds.command(),
         """A command that prints the demand, one JSON object a line: id, cores, ram_mb, scratch_mb,
         count, preemptible, instance_type. When the command fails, the poll has failed; that does
         not mean an empty queue. The command gets only these environment variables: PATH, HOME,
@@ -178,24 +177,21 @@ class ManageSection:
         "-1",
         "The port that it listens on. -1 means none; 0 takes a free port.",
     )
-    management_token: Secret | None = option(
-        kinds.optional(kinds.secret()),
-        "",
+    management_token: Secret | None = optional_option(
+        kinds.secret(),
         """The token with which clients may see and change everything over TCP. When it is blank,
         the first start makes one and keeps it in the state directory.""",
         name="ManagementToken",
         reload=True,
     )
-    read_token: Secret | None = option(
-        kinds.optional(kinds.secret()),
-        "",
+    read_token: Secret | None = optional_option(
+        kinds.secret(),
         """A token with which clients may see everything over TCP and change nothing. When it is
         blank there is none.""",
         reload=True,
     )
-    public_url: ServerAddress | None = option(
-        kinds.optional(kinds.origin()),
-        "",
+    public_url: ServerAddress | None = optional_option(
+        kinds.origin(),
         """Where browsers find this server behind a TLS proxy, like https://manager.example.org.
         Requests for that host are then answered, and a browser that signs in there gets a cookie
         that it sends over https only. Blank: only this machine's names are answered.""",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from nodemanager.config.kinds import ValueKind
+from nodemanager.config.kinds import ValueKind, optional
 
 T = TypeVar("T")
 _KEY = "option"
@@ -113,6 +113,11 @@ def option(kind: ValueKind[T], default: str | Derived | None, help: str, **more:
     declared = Option(kind, default, " ".join(help.split()), **more)
     made: T = dataclasses.field(metadata={_KEY: declared}, repr=not kind.secret)
     return made
+
+
+def optional_option(kind: ValueKind[T], help: str, **more: Any) -> T | None:
+    """Declare an option that may be blank, which means None and is the default."""
+    return option(optional(kind), "", help, **more)
 
 
 def deciding_option(

@@ -7,9 +7,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from nodemanager.config import kinds, providers
 from nodemanager.config.daemon import DaemonSection, LoggingSection, ManageSection
+from nodemanager.config.kinds import ValueKind
 from nodemanager.config.options import (
     AS_POLLED,
     Decides,
@@ -18,6 +20,7 @@ from nodemanager.config.options import (
     Section,
     deciding_option,
     option,
+    optional_option,
     section,
 )
 from nodemanager.config.values import (
@@ -32,6 +35,7 @@ from nodemanager.config.values import (
 )
 from nodemanager.core.model.features import Gres
 
+T = TypeVar("T")
 MORE_PLACES = providers.listed(
     "and", [name for name, traits in providers.PROVIDERS.items() if traits.places]
 )
@@ -73,17 +77,13 @@ def _journal(draft: DefaultSources) -> Path | None:
 class ArvadosSection:
     """The Arvados server that keeps the records (before Arvados 3.0), or whose containers wait."""
 
-    host: ServerAddress | None = option(
-        kinds.optional(kinds.endpoint()),
-        "",
+    host: ServerAddress | None = optional_option(
+        kinds.endpoint(),
         """The API server. Plain http is only for this machine's own loopback, unless
         insecure = yes.""",
     )
-    token: Secret | None = option(
-        kinds.optional(kinds.secret()),
-        "",
-        "An administrator's token; others don't see all nodes.",
-        reload=True,
+    token: Secret | None = optional_option(
+        kinds.secret(), "An administrator's token; others don't see all nodes.", reload=True
     )
     timeout: float = option(kinds.duration(), "15", "How long to wait for one answer.")
     insecure: bool = option(
@@ -115,9 +115,8 @@ class CloudSection:
     """The cloud, and when its nodes may be shut down."""
 
     provider: str = option(kinds.text(), None, f"The adapter to use: {providers.listed('or')}.")
-    driver_class: str | None = option(
-        kinds.optional(kinds.dotted_name()),
-        "",
+    driver_class: str | None = optional_option(
+        kinds.dotted_name(),
         "A libcloud driver class, as module.Class, to use instead of the provider's own.",
     )
     shutdown_windows: tuple[float, ...] = deciding_option(
@@ -145,9 +144,8 @@ class CloudSection:
         raises it by one again.""",
         decides=Decides(fixed="nodes come as fast as recorded"),
     )
-    timeout: float | None = option(
-        kinds.optional(kinds.duration()),
-        "",
+    timeout: float | None = optional_option(
+        kinds.duration(),
         "Accepted for old files. The time-out of the cloud is [Cloud Credentials] timeout.",
         no_effect="the cloud's time-out is [Cloud Credentials] timeout; this one does nothing",
         no_effect_unless=("",),
@@ -190,27 +188,23 @@ class RegistrySection:
         "127.0.0.1:8990",
         "The address that nodes ping and clients query. Blank means no server.",
     )
-    public_url: ServerAddress | None = option(
-        kinds.optional(kinds.origin()),
-        "",
+    public_url: ServerAddress | None = optional_option(
+        kinds.origin(),
         """Where clients reach the registry behind a TLS proxy or a load balancer, like
         https://registry.example.org: Arvados clients are told to send their requests, with the
         token, there. Nodes ping it, too, unless [Cloud Create] ping_host says otherwise. Blank: the
         address that each client used.""",
     )
-    token: Secret | None = option(
-        kinds.optional(kinds.token()),
-        "",
+    token: Secret | None = optional_option(
+        kinds.token(),
         """The administrator's token of the API. When it is blank, the first start makes one and
         keeps it in the state directory.""",
         reload=True,
     )
-    tls_cert: Path | None = option(
-        kinds.optional(kinds.path()), "", "The certificate chain for https, in PEM."
+    tls_cert: Path | None = optional_option(
+        kinds.path(), "The certificate chain for https, in PEM."
     )
-    tls_key: Path | None = option(
-        kinds.optional(kinds.path()), "", "The key of that certificate, in PEM."
-    )
+    tls_key: Path | None = optional_option(kinds.path(), "The key of that certificate, in PEM.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,14 +358,11 @@ class JournalSection:
 class SlurmSection:
     """Slurm, where [Daemon] dispatcher = slurm."""
 
-    conf: Path | None = option(
-        kinds.optional(kinds.path()),
-        "",
-        "The slurm.conf of the cluster; blank means the machine's own.",
+    conf: Path | None = optional_option(
+        kinds.path(), "The slurm.conf of the cluster; blank means the machine's own."
     )
-    partitions: tuple[str, ...] | None = option(
-        kinds.optional(kinds.names()),
-        "",
+    partitions: tuple[str, ...] | None = optional_option(
+        kinds.names(),
         "The partitions whose waiting jobs are demand, separated by commas; blank means all.",
     )
     timeout: float = option(
@@ -392,29 +383,29 @@ class SchedulerSection:
     """Any other scheduler, where [Daemon] dispatcher = command: a program for each question and
     order."""
 
-    nodes_command: tuple[str, ...] | None = option(
-        kinds.optional(kinds.command()), "", "Prints every node with its state."
+    nodes_command: tuple[str, ...] | None = optional_option(
+        kinds.command(), "Prints every node with its state."
     )
-    queue_command: tuple[str, ...] | None = option(
-        kinds.optional(kinds.command()), "", "Prints the waiting jobs, the most urgent first."
+    queue_command: tuple[str, ...] | None = optional_option(
+        kinds.command(), "Prints the waiting jobs, the most urgent first."
     )
-    drain_command: tuple[str, ...] | None = option(
-        kinds.optional(kinds.command()), "", "Gives a node no more work."
+    drain_command: tuple[str, ...] | None = optional_option(
+        kinds.command(), "Gives a node no more work."
     )
-    resume_command: tuple[str, ...] | None = option(
-        kinds.optional(kinds.command()), "", "Gives a node work again."
+    resume_command: tuple[str, ...] | None = optional_option(
+        kinds.command(), "Gives a node work again."
     )
-    down_command: tuple[str, ...] | None = option(
-        kinds.optional(kinds.command()), "", "Is told that a node is gone."
+    down_command: tuple[str, ...] | None = optional_option(
+        kinds.command(), "Is told that a node is gone."
     )
-    describe_command: tuple[str, ...] | None = option(
-        kinds.optional(kinds.command()), "", "Sets a node's weight and features; may be left out."
+    describe_command: tuple[str, ...] | None = optional_option(
+        kinds.command(), "Sets a node's weight and features; may be left out."
     )
-    comment_command: tuple[str, ...] | None = option(
-        kinds.optional(kinds.command()), "", "Tells a job's owner something; may be left out."
+    comment_command: tuple[str, ...] | None = optional_option(
+        kinds.command(), "Tells a job's owner something; may be left out."
     )
-    cancel_command: tuple[str, ...] | None = option(
-        kinds.optional(kinds.command()), "", "Takes a job out of the queue; may be left out."
+    cancel_command: tuple[str, ...] | None = optional_option(
+        kinds.command(), "Takes a job out of the queue; may be left out."
     )
     cancel_unsatisfiable: bool = option(
         kinds.yes_no(),
@@ -441,88 +432,62 @@ SECTIONS: tuple[Section, ...] = (
 )
 
 
+def _of_a_size(kind: ValueKind[T], help: str, name: str = "") -> T | None:
+    """Declare what a reload takes over of a size; blank leaves it to the cloud."""
+    return optional_option(kind, help, name=name, reload=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SizeSection:
     """A size to use, one section each; the cheapest is used first. The values here replace the
     cloud's own; a size that the cloud library does not know needs cores, ram and price."""
 
     name: str
-    instance_type: str | None = option(
-        kinds.optional(kinds.text()), "", "The cloud's own id of the size; NAME when blank."
+    instance_type: str | None = optional_option(
+        kinds.text(), "The cloud's own id of the size; NAME when blank."
     )
-    instance_types: tuple[str, ...] | None = option(
-        kinds.optional(kinds.names()),
-        "",
+    instance_types: tuple[str, ...] | None = optional_option(
+        kinds.names(),
         """Several of the cloud's ids, where any will do, in place of instance_type: one size for
         each, called NAME/ID, all with what this section says. The cheapest that has room is booted,
         and of the same price the first. A job may ask for NAME.""",
     )
-    cores: int | None = option(
-        kinds.optional(kinds.whole(1)),
-        "",
-        "The number of cores.",
-        reload=True,
-    )
-    ram_mb: int | None = option(
-        kinds.optional(kinds.whole(1, unit="MB")),
-        "",
+    cores: int | None = _of_a_size(kinds.whole(1), "The number of cores.")
+    ram_mb: int | None = _of_a_size(
+        kinds.whole(1, unit="MB"),
         "The memory that a job may have; node_mem_scaling is not applied to it.",
         name="ram",
-        reload=True,
     )
-    scratch_mb: int | None = option(
-        kinds.optional(kinds.whole(0, unit="MB")),
-        "",
+    scratch_mb: int | None = _of_a_size(
+        kinds.whole(0, unit="MB"),
         """The scratch space; 100000 is 100 GB. If it is 0 or unknown, it counts as enough for every
         job.""",
         name="scratch",
-        reload=True,
     )
-    price: float | None = option(
-        kinds.optional(kinds.number(least=0)),
-        "",
-        "The price per hour; 0 means unknown.",
-        reload=True,
-    )
-    preemptible: bool | None = option(
-        kinds.optional(kinds.yes_no()),
-        "",
-        "Boot it as a spot or preemptible node.",
-        reload=True,
-    )
-    features: tuple[str, ...] | None = option(
-        kinds.optional(kinds.names()),
-        "",
+    price: float | None = _of_a_size(kinds.number(least=0), "The price per hour; 0 means unknown.")
+    preemptible: bool | None = _of_a_size(kinds.yes_no(), "Boot it as a spot or preemptible node.")
+    features: tuple[str, ...] | None = _of_a_size(
+        kinds.names(),
         """The features that its nodes have in the scheduler, separated by commas. A job that asks
         for others gets no node of this size.""",
-        reload=True,
     )
-    gres: Gres | None = option(
-        kinds.optional(kinds.gres()),
-        "",
+    gres: Gres | None = _of_a_size(
+        kinds.gres(),
         """The generic resources that its nodes have in the scheduler, as in gpu:tesla:4.""",
-        reload=True,
     )
-    places: tuple[str, ...] | None = option(
-        kinds.optional(kinds.names()),
-        "",
-        "Its zones or subnets, in place of [Cloud] places.",
-        reload=True,
+    places: tuple[str, ...] | None = _of_a_size(
+        kinds.names(), "Its zones or subnets, in place of [Cloud] places."
     )
-    place_order: PlaceOrder | None = option(
-        kinds.optional(kinds.choice(PlaceOrder)),
-        "",
+    place_order: PlaceOrder | None = _of_a_size(
+        kinds.choice(PlaceOrder),
         """In which of its places it is booted: first takes them in the written order, and is meant
         when blank; spread takes the one that has the fewest of the pool's nodes.""",
-        reload=True,
     )
 
-    spare_nodes: int | None = option(
-        kinds.optional(kinds.whole(0, unit="nodes")),
-        "",
+    spare_nodes: int | None = _of_a_size(
+        kinds.whole(0, unit="nodes"),
         """Keep this many idle nodes of the size ready beyond demand, within max_nodes and
         max_total_price; 0 when blank. They count towards min_nodes.""",
-        reload=True,
     )
 
     group: str | None = None
