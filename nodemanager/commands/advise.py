@@ -9,8 +9,9 @@ from pathlib import Path
 
 import click
 
-from nodemanager.commands import show, times
-from nodemanager.commands.common import config_flag, config_path, examples
+from nodemanager.commands import show
+from nodemanager.commands.common import config_flag, config_path, examples, jobs_option
+from nodemanager.commands.times import time_option
 from nodemanager.config import load
 
 WEEK_S = 7 * 86400.0
@@ -22,8 +23,8 @@ def _recorded(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         config_flag,
         show.json_option,
-        click.option("--until", type=times.given, metavar="TIME", help="Ignore newer decisions."),
-        click.option("--since", type=times.given, metavar="TIME", help=since),
+        time_option("until", "Ignore newer decisions."),
+        time_option("since", since),
         click.argument("journal", required=False, type=click.Path(path_type=Path)),
     ):
         command = option(command)
@@ -46,12 +47,7 @@ def _part(
         "advise journal.db --json | jq '.options[] | {option, recorded, advice}'",
     )
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(1),
-    metavar="N",
-    help="The number of processes; default: the number of processors.",
-)
+@jobs_option
 @_recorded
 def advise(
     journal: Path | None,

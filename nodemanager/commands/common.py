@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,22 @@ def config_option(command: click.decorators.FC) -> click.decorators.FC:
 def config_flag(command: click.decorators.FC) -> click.decorators.FC:
     """--config FILE, for commands with another argument."""
     return click.option("--config", "-c", "config", type=_FILE, metavar="FILE", help=HELP)(command)
+
+
+def journal_option(
+    help: str = "Use this journal, or a copy of one, instead of the running daemon.",
+) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """--journal FILE, for commands that can read one."""
+    kind = click.Path(path_type=Path)
+    return click.option("--journal", "journal", type=kind, metavar="FILE", help=help)
+
+
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="The number of processes; default: the number of processors.",
+)
 
 
 def examples(*lines: str) -> str:

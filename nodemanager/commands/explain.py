@@ -21,10 +21,11 @@ from nodemanager.commands.common import (
     examples,
     existing_journal,
     journal_of,
+    journal_option,
     reached,
 )
 from nodemanager.commands.completion import complete_id
-from nodemanager.commands.times import given
+from nodemanager.commands.times import time_option
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import NodeManagerError
 
@@ -46,23 +47,10 @@ class UnknownError(NodeManagerError):
 )
 @click.argument("id", shell_complete=complete_id)
 @click.argument("job", required=False)
-@click.option(
-    "--at", type=given, metavar="TIME", help="As of 2h (ago), 14:05, RFC 3339 ...; by the journal."
-)
-@click.option(
-    "--since",
-    type=given,
-    metavar="TIME",
-    help="Show its history from then on; default: all there is.",
-)
+@time_option("at", "As of 2h (ago), 14:05, RFC 3339 ...; by the journal.")
+@time_option("since", "Show its history from then on; default: all there is.")
 @click.option("--all", "-a", "whole", is_flag=True, help="Show every rule and the whole history.")
-@click.option(
-    "--journal",
-    "journal",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Use this journal, or a copy of one, instead of the running daemon.",
-)
+@journal_option()
 @answered
 def explain(
     id: str,

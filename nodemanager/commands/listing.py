@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodemanager.commands import show
-from nodemanager.commands.common import client, daemon_flags, examples
+from nodemanager.commands.common import client, daemon_flags, examples, journal_option
 from nodemanager.commands.completion import complete_id
 from nodemanager.commands.log import names_of
-from nodemanager.commands.times import given as time_given
+from nodemanager.commands.times import time_option
 from nodemanager.commands.watch import show_it, watch_option
 from nodemanager.commands.watch import watch as watch_it
 from nodemanager.core.explain.lists import (
@@ -221,17 +221,10 @@ def jobs(id: str | None, config: str | None, **given: Any) -> None:
     )
 )
 @click.argument("id", required=False, shell_complete=complete_id)
-@click.option(
-    "--since", type=time_given, metavar="TIME", help="From 2h (ago), 14:05 ... on; default: 1h."
-)
-@click.option("--until", type=time_given, metavar="TIME", help="Only up to this time.")
+@time_option("since", "From 2h (ago), 14:05 ... on; default: 1h.")
+@time_option("until", "Only up to this time.")
 @click.option("--all", "-a", "quiet", is_flag=True, help="Include that something was left alone.")
-@click.option(
-    "--journal",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Use this journal, or a copy of one, instead of the running daemon.",
-)
+@journal_option()
 @_options(GROUPS)
 def events(
     id: str | None,

@@ -19,10 +19,11 @@ from nodemanager.commands.common import (
     examples,
     existing_journal,
     journal_of,
+    journal_option,
     reached,
 )
 from nodemanager.commands.completion import complete_id
-from nodemanager.commands.times import given
+from nodemanager.commands.times import time_option
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import JournalError
 from nodemanager.journal.event import LEVEL, LoggedEvent
@@ -98,10 +99,8 @@ def _names_option(
     )
 )
 @click.argument("id", required=False, shell_complete=complete_id)
-@click.option(
-    "--since", type=given, metavar="TIME", help="Only from 2h (ago), 14:05, RFC 3339 ... on."
-)
-@click.option("--until", type=given, metavar="TIME", help="Only up to this time.")
+@time_option("since", "Only from 2h (ago), 14:05, RFC 3339 ... on.")
+@time_option("until", "Only up to this time.")
 @_names_option(
     "reason", Reason, "reason code", "Only events with this reason code; may be repeated."
 )
@@ -129,13 +128,7 @@ def _names_option(
     help="Show each time a node turned busy or idle, which a terminal folds.",
 )
 @click.option("--follow", "-f", is_flag=True, help="Go on with new events until Ctrl-C.")
-@click.option(
-    "--journal",
-    "journal",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A journal, or a copy of one; default: the configured one.",
-)
+@journal_option("A journal, or a copy of one; default: the configured one.")
 @show.json_option
 @config_flag
 def log(

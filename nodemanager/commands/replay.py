@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodemanager.commands import show, times
-from nodemanager.commands.common import config_flag, config_path, examples
+from nodemanager.commands import show
+from nodemanager.commands.common import config_flag, config_path, examples, jobs_option
 from nodemanager.commands.replay_values import Sweep, Tried, one_by_one, over_range
+from nodemanager.commands.times import time_option
 from nodemanager.config import load
 from nodemanager.errors import NodeManagerError
 
@@ -56,22 +57,15 @@ STEPS = 9
     show_default=True,
     help="The number of values of --sweep.",
 )
-@click.option(
-    "--since", type=times.given, metavar="TIME", help="Ignore older decisions: 2h, 14:05."
-)
-@click.option("--until", type=times.given, metavar="TIME", help="Ignore newer decisions.")
+@time_option("since", "Ignore older decisions: 2h, 14:05.")
+@time_option("until", "Ignore newer decisions.")
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE.html",
     help="Write everything to one HTML file, with charts.",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(1),
-    metavar="N",
-    help="The number of processes; default: the number of processors.",
-)
+@jobs_option
 @show.json_option
 @config_flag
 def replay(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import click
@@ -73,12 +74,16 @@ def _last(hour: int, minute: int, second: int, now: float) -> float:
     return max(at for at in moments if at <= now)
 
 
-def given(text: str) -> float:
-    """The time that an option's value means, for `click.option("--since", type=given)`."""
+def _given(text: str) -> float:
     try:
         return moment(text, time.time())
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
+
+
+def time_option(name: str, help: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """The option --NAME TIME, whose value is epoch seconds."""
+    return click.option(f"--{name}", type=_given, metavar="TIME", help=help)
 
 
 def local(at: float) -> str:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import click
 import pytest
 
-from nodemanager.commands.times import given, local, moment, time_text
+from nodemanager.commands.times import _given, local, moment, time_text
 from nodemanager.lib.logline import span
 
 NOW = 1_772_366_700.0
@@ -102,9 +102,9 @@ def test_what_is_no_time_is_refused_with_how_to_write_one(text: str, why: str) -
 
 
 def test_an_option_refuses_what_is_no_moment_as_a_usage_error() -> None:
-    assert given("2026-03-01T12:05:00Z") == NOW
+    assert _given("2026-03-01T12:05:00Z") == NOW
     with pytest.raises(click.BadParameter, match="is not a time"):
-        given("never")
+        _given("never")
 
 
 def test_a_terminal_is_told_local_time_and_a_pipe_utc() -> None:
