@@ -589,8 +589,9 @@ GUARDS = (
         "O5",
         "an operator is told that a node is cordoned whose destroy is sent",
         "actors/daemon/operators.py",
-        "        elif kept and self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):\n",
-        "        elif False:\n",
+        "        if kept and self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):\n"
+        "            return commands.too_late(named)\n        self._answers.check_writes",
+        "        self._answers.check_writes",
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
     ),
     TextMutant(
@@ -767,8 +768,8 @@ GUARDS = (
         "O5",
         "nor is an operator told so of a drained one",
         "actors/daemon/operators.py",
-        "            return\n        if kept and self._context.flights.is_written(",
-        "            return\n        if False and self._context.flights.is_written(",
+        "earlier=earlier)\n        if kept and self._context.flights.is_written(",
+        "earlier=earlier)\n        if False and self._context.flights.is_written(",
         "tests/actors/test_operators.py::test_a_node_whose_destroy_is_sent_is_not_cordoned",
     ),
     TextMutant(

@@ -23,7 +23,7 @@ from nodemanager.core.observe.queries import node_shown
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.operate import commands
 from nodemanager.core.operate.naming import Known, Named
-from nodemanager.core.operate.replies import Reply, Result
+from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.lib.log import INFO, WARNING
@@ -65,16 +65,23 @@ class OperatorMarks:
             self.save(marks)
 
 
+class Answered(Exception):
+    """Ends the handling of a command: it names nothing, or can't be carried out now."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.text)
+        self.reply = reply
+
+
 # Finds what an operator's command names: a node, a record, or what was sent away lately.
 
 
 @dataclass(eq=False)
 class Names:
-    """Looks ids up in all that this daemon knows; answers the command that names nothing."""
+    """Looks ids up in all that this daemon knows."""
 
     _context: Context
     _marks: OperatorMarks
-    _answers: CommandAnswers
 
     def known(self) -> Known:
         """All that an id may name: what is listed, expected, left over or marked."""
@@ -91,41 +98,34 @@ class Names:
             frozenset(expected | (left - {""}) | marked),
         )
 
-    def found(self, said: Ordered) -> Named | None:
-        """What the command names; None if nothing, and then it is answered."""
-        found = commands.find(said.command.id or "", self.known())
-        if isinstance(found, Named):
-            return found
-        self._answers.give(said, found)
-        return None
+    def found(self, command: Command) -> Named:
+        """What the command names. Raises Answered if it names nothing."""
+        found = commands.find(command.id or "", self.known())
+        if isinstance(found, Reply):
+            raise Answered(found)
+        return found
 
-    def node(self, said: Ordered) -> Named | None:
-        """The node that the command names; None if there is none, and then it is answered."""
-        if self._sent_away(said):
-            return None
-        named = self.found(said)
-        if named is not None and named.node is None:
-            self._answers.give(said, commands.without(named, Reason.NO_NODE, self.known()))
-            return None
+    def node(self, command: Command) -> Named:
+        """The node that the command names. Raises Answered if there is none, or it has gone."""
+        self._check_sent_away(command)
+        named = self.found(command)
+        if named.node is None:
+            raise Answered(commands.without(named, Reason.NO_NODE, self.known()))
         return named
 
-    def _sent_away(self, said: Ordered) -> bool:
-        """Whether the command names a node that was sent away lately; then it is answered."""
-        given, wall = said.command.id or "", self._context.clock.wall()
+    def _check_sent_away(self, command: Command) -> None:
+        """Raise Answered if the command names a node that was sent away lately."""
+        given, wall = command.id or "", self._context.clock.wall()
         found = commands.find(given, self.known())
         named = found if isinstance(found, Named) else None
         if named is not None and given in (named.record, named.node):
-            return False
+            return
         gone = shutdowns_in(self._context.journal_writer.concluded(wall - commands.SENT_AWAY_S))
         before = commands.sent_away(given, named, gone)
-        if before is None:
-            return False
-        order, at = before
-        now = None if named is None else named.node or named.id
-        self._answers.give(
-            said, commands.of_sent_away(said.command.verb, given, order, wall - at, now)
-        )
-        return True
+        if before is not None:
+            order, at = before
+            now = None if named is None else named.node or named.id
+            raise Answered(commands.of_sent_away(command.verb, given, order, wall - at, now))
 
 
 # Answers operators' commands: logs each with its result, notes both in the journal.
@@ -133,59 +133,53 @@ class Names:
 
 @dataclass(eq=False)
 class CommandAnswers:
-    """Gives each command its one answer."""
+    """Words the answers, and gives each command its one."""
 
     _context: Context
 
-    def acts(self, said: Ordered, named: Named) -> bool:
-        """Whether this daemon does what it decides; if not, the command is answered (S3, L6)."""
+    def check_acts(self, command: Command, named: Named) -> None:
+        """Raise Answered unless this daemon does what it decides (S3, L6)."""
         mode = self._context.inputs.mode
-        if mode == APPLY:
-            return True
-        why = Reason.STANDBY if mode == STANDBY else Reason.DRY_RUN
-        self.give(said, commands.refused(said.command.verb, keep(named.id, why), named))
-        return False
+        if mode != APPLY:
+            why = Reason.STANDBY if mode == STANDBY else Reason.DRY_RUN
+            raise Answered(commands.refused(command.verb, keep(named.id, why), named))
 
-    def may_write(self, said: Ordered, named: Named) -> bool:
-        """Whether the journal takes writes; if not, the command is answered."""
-        if self._context.journal_writer.problem is None:
-            return True
-        self.not_written(said, named)
-        return False
+    def check_writes(self, named: Named | None) -> None:
+        """Raise Answered unless the journal takes writes."""
+        if self._context.journal_writer.problem is not None:
+            raise Answered(self.not_written(named))
 
-    def did(self, said: Ordered, named: Named | None, more: str = "") -> None:
-        """Answer that it is done, and what `more` there is to say."""
-        verb = said.command.verb
-        text = commands.worded(verb, verb.row.done, named) + more
-        self.give(said, reply_of(Result.DONE, named, text))
+    def done(self, command: Command, named: Named | None, more: str = "") -> Reply:
+        """That it is done, and what `more` there is to say."""
+        text = commands.worded(command.verb, command.verb.row.done, named) + more
+        return reply_of(Result.DONE, named, text)
 
     def already(
         self,
-        said: Ordered,
+        command: Command,
         named: Named | None,
         more: str = "",
         *,
         text: str = "",
         earlier: Mark | None = None,
-    ) -> None:
-        """Answer that there was nothing to do; `earlier` is the order that says so.
+    ) -> Reply:
+        """That there was nothing to do; `earlier` is the order that says so.
 
         `text` stands in the place of the verb's own words.
         """
-        verb = said.command.verb
-        text = text or commands.worded(verb, verb.row.already, named)
+        text = text or commands.worded(command.verb, command.verb.row.already, named)
         if earlier is not None:
             more += f", {commands.since(earlier, timestamp(earlier.at))}"
-        self.give(said, reply_of(Result.ALREADY, named, text + more))
+        return reply_of(Result.ALREADY, named, text + more)
 
-    def not_written(self, said: Ordered, named: Named | None) -> None:
-        """Answer that the journal did not take the order."""
+    def not_written(self, named: Named | None) -> Reply:
+        """That the journal did not take the order."""
         text = self._context.journal_writer.problem or "the journal can't be written"
-        self.give(said, reply_of(Result.FAILED, named, text))
+        return reply_of(Result.FAILED, named, text)
 
     def give(self, said: Ordered, reply: Reply) -> None:
         """Log the command and its result, note both in the journal, and answer."""
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             **reply.measures,
             "id": said.command.id,
             "record": reply.record,
@@ -198,9 +192,9 @@ class CommandAnswers:
             "rule": reply.rule,
         }
         if reply.result is Result.FAILED:
-            told["problem"] = reply.text
+            fields["problem"] = reply.text
         level = INFO if reply.ok else WARNING
-        self._context.log.event(said.command.verb.event, level=level, **told)
+        self._context.log.event(said.command.verb.event, level=level, **fields)
         self._context.journal_writer.note(
             CommandGiven(
                 command=said.command.verb.value,
@@ -339,7 +333,7 @@ class Questions:
         for said, named in self._awaited.pop(order.uuid, ()):
             if name == CLEANED:
                 freed = "" if order.slot is None else f", and slot {order.slot} is free"
-                self._answers.did(said, named, freed)
+                self._answers.give(said, self._answers.done(said.command, named, freed))
             elif why is not None and why.reason is not Reason.STOPPING:
                 self._answers.give(said, commands.refused(Verb.CLEAN, why, named))
             else:
@@ -378,9 +372,7 @@ class Questions:
         if said.command.verb not in JUDGED or reply.result is not Result.DONE:
             return reply
         self._marks.put(JUDGED[said.command.verb][0], named.node or named.id, None)
-        return commands.failed(
-            named, self._context.journal_writer.problem or "the journal can't be written"
-        )
+        return self._answers.not_written(named)
 
     def _forget_lost(self) -> None:
         """Answer commands whose clean took too long and is judged again."""

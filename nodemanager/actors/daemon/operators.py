@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from nodemanager.actors.daemon.command_answers import (
+    Answered,
     CommandAnswers,
     Names,
     OperatorMarks,
@@ -27,6 +28,8 @@ from nodemanager.core.safety.boot_loops import after_reset
 from nodemanager.journal.api import Hold
 from nodemanager.journal.kept import BOOT_LOOPS, BREAKER
 
+# Each handler gives its answer, or None where the next plan judges the command.
+
 # Holds: what an operator wants nothing automatic to touch, until it is released.
 
 
@@ -38,31 +41,28 @@ class Holds:
     _names: Names
     _answers: CommandAnswers
 
-    def hold(self, said: Ordered) -> None:
+    def hold(self, said: Ordered) -> Reply:
         """Hold the id: nothing automatic touches it until it is released."""
-        given = said.command.id or ""
+        command, given = said.command, said.command.id or ""
         found = commands.find(given, self._names.known())
         is_unlisted = isinstance(found, Reply) and found.reason in commands.UNLISTED
-        if isinstance(found, Reply) and not (is_unlisted and said.command.unlisted):
-            self._answers.give(said, found)
-            return
+        if isinstance(found, Reply) and not (is_unlisted and command.unlisted):
+            return found
         named = Named(given) if isinstance(found, Reply) else found
         marks = self._context.state.marks
         earlier = marks.holds.get(named.id)
         if earlier is not None:
-            self._answers.already(said, named, earlier=earlier)
-            return
-        hold = Hold(named.id, said.command.reason, said.command.by, self._context.clock.wall())
+            return self._answers.already(command, named, earlier=earlier)
+        hold = Hold(named.id, command.reason, command.by, self._context.clock.wall())
         if not self._context.journal_writer.hold(hold):
-            self._answers.not_written(said, named)
-            return
+            return self._answers.not_written(named)
         mark = Mark(hold.by, hold.at, hold.reason)
         self._context.learn(replace(marks, holds={**marks.holds, named.id: mark}))
         self._context.decide_soon()
         more = "; no listing shows that id, and a hostname or slot is not an id"
-        self._answers.did(said, named, more if is_unlisted else "")
+        return self._answers.done(command, named, more if is_unlisted else "")
 
-    def release(self, said: Ordered) -> None:
+    def release(self, said: Ordered) -> Reply:
         """End the hold."""
         given, holds = said.command.id or "", self._context.state.marks.holds
         found = commands.find(given, self._names.known())
@@ -70,8 +70,7 @@ class Holds:
             # A hold may be on what is no id: only this very text ends it.
             found = Named(given) if given in holds else found
         if isinstance(found, Reply):
-            self._answers.give(said, found)
-            return
+            return found
         named = found
         if named.id not in holds:
             node = self._context.history.present.get(named.node or "")
@@ -79,14 +78,13 @@ class Holds:
             others = (named.node, named.record, None if node is None else node.tags.record)
             held = next((one for one in others if one in holds), None)
             more = f"; {held} is: `nodemanager release {held}`" if held is not None else ""
-            self._answers.already(said, named, more)
-        elif not self._context.journal_writer.release(named.id):
-            self._answers.not_written(said, named)
-        else:
-            left = {id: mark for id, mark in holds.items() if id != named.id}
-            self._context.learn(replace(self._context.state.marks, holds=left))
-            self._context.decide_soon()
-            self._answers.did(said, named)
+            return self._answers.already(said.command, named, more)
+        if not self._context.journal_writer.release(named.id):
+            return self._answers.not_written(named)
+        left = {id: mark for id, mark in holds.items() if id != named.id}
+        self._context.learn(replace(self._context.state.marks, holds=left))
+        self._context.decide_soon()
+        return self._answers.done(said.command, named)
 
 
 # Drains, cordons and kills: what operators order about one node, and its undoing.
@@ -102,105 +100,87 @@ class DrainCommands:
     _answers: CommandAnswers
     _questions: Questions
 
-    def drain(self, said: Ordered) -> None:
+    def drain(self, said: Ordered) -> Reply | None:
         """Shut the node down once it is idle (O1), or, cordoned, keep it out of use (O5)."""
-        named = self._names.node(said)
-        if named is None:
-            return
-        node_id, kept = named.node or named.id, said.command.verb is Verb.CORDON
-        marks = self._marks.all
+        named, kept = self._names.node(said.command), said.command.verb is Verb.CORDON
+        node_id, marks = named.node or named.id, self._marks.all
         killed, earlier = marks.kills.get(node_id), marks.drains.get(node_id)
         if killed is not None and kept:
             text = f"{node_id} is to be killed: `nodemanager undrain {node_id}` first undoes that"
-            self._answers.give(
-                said, replace(reply_of(Result.REFUSED, named, text), reason=Reason.KILLED)
-            )
-        elif killed is not None:
+            return replace(reply_of(Result.REFUSED, named, text), reason=Reason.KILLED)
+        if killed is not None:
             text = f"{node_id} is to be killed"
-            self._answers.already(said, named, text=text, earlier=killed)
-        elif earlier is not None and not self._questions.has(node_id):
-            self._change_drain(said, named, earlier, kept=kept)
-        elif kept and self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):
-            self._answers.give(said, commands.too_late(named))
-        elif self._answers.may_write(said, named):
-            mark = replace(self._questions.mark(said, node_id), kept=kept)
-            self._marks.put("drains", node_id, mark)
-            self._questions.ask(said, named)
+            return self._answers.already(said.command, named, text=text, earlier=killed)
+        if earlier is not None and not self._questions.has(node_id):
+            return self._change_drain(said, named, earlier, kept=kept)
+        if kept and self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):
+            return commands.too_late(named)
+        self._answers.check_writes(named)
+        mark = replace(self._questions.mark(said, node_id), kept=kept)
+        self._marks.put("drains", node_id, mark)
+        self._questions.ask(said, named)
+        return None
 
-    def _change_drain(self, said: Ordered, named: Named, earlier: Mark, *, kept: bool) -> None:
+    def _change_drain(self, said: Ordered, named: Named, earlier: Mark, *, kept: bool) -> Reply:
         """Make a drain of a cordon, or a cordon of a drain; a plan judged it before."""
         node_id = named.node or named.id
         if earlier.kept is kept:
-            self._answers.already(said, named, earlier=earlier)
-            return
+            return self._answers.already(said.command, named, earlier=earlier)
         if kept and self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):
-            self._answers.give(said, commands.too_late(named))
-            return
+            return commands.too_late(named)
         mark = self._questions.mark(said, node_id, replaced=earlier)
         drains = {**self._marks.all.drains, node_id: replace(mark, kept=kept)}
         if not self._marks.save(replace(self._marks.all, drains=drains)):
-            self._answers.not_written(said, named)
-            return
+            return self._answers.not_written(named)
         self._context.decide_soon()
-        self._answers.did(said, named)
+        return self._answers.done(said.command, named)
 
-    def uncordon(self, said: Ordered) -> None:
+    def uncordon(self, said: Ordered) -> Reply:
         """End a cordon; a drain that is none, and a kill, are not undone."""
-        named = self._names.node(said)
-        if named is None:
-            return
+        named = self._names.node(said.command)
         node_id, marks = named.node or named.id, self._marks.all
         earlier = marks.drains.get(node_id)
         if earlier is not None and earlier.kept and node_id not in marks.kills:
-            self.run(said)
-            return
+            return self.run(said)
         orders = {"draining": earlier, "to be killed": marks.kills.get(node_id)}
         also = "".join(
             f"; it is {word}: `nodemanager undrain {node_id}` undoes that"
             for word, mark in orders.items()
             if mark is not None and not mark.kept
         )
-        self._answers.already(said, named, also)
+        return self._answers.already(said.command, named, also)
 
-    def kill(self, said: Ordered) -> None:
+    def kill(self, said: Ordered) -> Reply | None:
         """Shut the node down now (O2)."""
-        named = self._names.node(said)
-        if named is None:
-            return
+        named = self._names.node(said.command)
         node_id = named.node or named.id
         earlier = self._marks.all.kills.get(node_id)
         if earlier is not None and not self._questions.has(node_id):
-            self._answers.already(said, named, earlier=earlier)
-        elif self._answers.acts(said, named) and self._answers.may_write(said, named):
-            self._marks.put("kills", node_id, self._questions.mark(said, node_id))
-            self._questions.ask(said, named)
+            return self._answers.already(said.command, named, earlier=earlier)
+        self._answers.check_acts(said.command, named)
+        self._answers.check_writes(named)
+        self._marks.put("kills", node_id, self._questions.mark(said, node_id))
+        self._questions.ask(said, named)
+        return None
 
-    def run(self, said: Ordered) -> None:
+    def run(self, said: Ordered) -> Reply:
         """Undo a drain or a kill."""
-        named = self._names.node(said)
-        if named is None:
-            return
+        named = self._names.node(said.command)
         node_id = named.node or named.id
         if self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):
-            self._answers.give(said, commands.too_late(named))
-            return
+            return commands.too_late(named)
         left = commands.without_marks(self._marks.all, {node_id})
         if left == self._marks.all and not self._may_be_there(node_id):
             destroyed = self._questions.destroyed(node_id)
-            self._answers.give(
-                said, commands.nothing_to_undo(named, self._names.known(), destroyed)
-            )
-            return
+            return commands.nothing_to_undo(named, self._names.known(), destroyed)
         if left == self._marks.all:
-            self._answers.already(said, named)
-            return
+            return self._answers.already(said.command, named)
         if not self._marks.save(left):
-            self._answers.not_written(said, named)
-            return
+            return self._answers.not_written(named)
         self._questions.undone(node_id)
         self._context.decide_soon()
         parked = PARK in left.pool and "; but the pool is parked: `nodemanager unpark` ends that"
-        self._answers.did(said, named, parked or "")
+        return self._answers.done(said.command, named, parked or "")
 
     def _may_be_there(self, node_id: str) -> bool:
         expected = (one.node_id for one in self._context.state.expected.values())
@@ -219,41 +199,34 @@ class PoolOrders:
     _answers: CommandAnswers
     _questions: Questions
 
-    def mark(self, said: Ordered) -> None:
+    def mark(self, said: Ordered) -> Reply:
         """Set the verb's mark, or take it off (O4, O6)."""
         verb, marks = said.command.verb, self._marks.all
         earlier, ends = marks.pool.get(verb.kind), bool(verb.row.ends)
         if (earlier is None) is ends:
-            self._answers.already(said, None, earlier=earlier)
-            return
+            return self._answers.already(said.command, None, earlier=earlier)
         pool = {kind: one for kind, one in marks.pool.items() if kind != verb.kind}
         if not ends:
             pool[verb.kind] = self._questions.mark(said)
         if not self._marks.save(replace(marks, pool=pool)):
-            self._answers.not_written(said, None)
-            return
+            return self._answers.not_written(None)
         self._context.decide_soon()
-        self._answers.did(said, None)
+        return self._answers.done(said.command, None)
 
-    def reset_breaker(self, said: Ordered) -> None:
+    def reset_breaker(self, said: Ordered) -> Reply:
         """Close the breaker, and forget failed boots (B3, B5)."""
-        if self._context.journal_writer.problem is not None:
-            self._answers.not_written(said, None)
-            return
-        loops = self._context.limits.loops
-        if not self._context.breaker.is_open and loops.are_none:
-            self._answers.already(said, None)
-            return
-        breaker = self._context.breaker
+        self._answers.check_writes(None)
+        loops, breaker = self._context.limits.loops, self._context.breaker
+        if not breaker.is_open and loops.are_none:
+            return self._answers.already(said.command, None)
         after = breakers.reset(breaker, self._context.now) if breaker.is_open else breaker
         if not self._context.journal_writer.keep_all(
             {BREAKER: after, BOOT_LOOPS: after_reset(loops)}
         ):
-            self._answers.not_written(said, None)
-            return
+            return self._answers.not_written(None)
         self._context.learn(LoopsReset())
         self._context.turn_breaker(after)
-        self._answers.did(said, None)
+        return self._answers.done(said.command, None)
 
 
 # Takes operators' commands: marks them, has the next plan judge them, and answers them.
@@ -268,12 +241,12 @@ class CommandHandler:
         self._context = context
         self.marks = marks
         self._answers = CommandAnswers(context)
-        self._names = Names(context, marks, self._answers)
+        self._names = Names(context, marks)
         self.questions = Questions(context, marks, self._answers)
         holds = Holds(context, self._names, self._answers)
         drains = DrainCommands(context, marks, self._names, self._answers, self.questions)
         self._pool = PoolOrders(context, marks, self._answers, self.questions)
-        self._orders: dict[Verb, Callable[[Ordered], None]] = {
+        self._orders: dict[Verb, Callable[[Ordered], Reply | None]] = {
             Verb.HOLD: holds.hold,
             Verb.RELEASE: holds.release,
             Verb.DRAIN: drains.drain,
@@ -287,26 +260,31 @@ class CommandHandler:
 
     def order(self, said: Ordered) -> None:
         """Begin what the command's verb says, or answer why not."""
-        if said.command.verb.row.ends and self._context.journal_writer.problem is not None:
-            # What a former run was ordered may not be known yet: that it stands is not denied.
-            self._answers.not_written(said, None)
-            return
-        self._orders.get(said.command.verb, self._pool.mark)(said)
+        try:
+            reply = self._handled(said)
+        except Answered as early:
+            reply = early.reply
+        if reply is not None:
+            self._answers.give(said, reply)
 
-    def _clean(self, said: Ordered) -> None:
+    def _handled(self, said: Ordered) -> Reply | None:
+        if said.command.verb.row.ends:
+            # What a former run was ordered may not be known yet: that it stands is not denied.
+            self._answers.check_writes(None)
+        return self._orders.get(said.command.verb, self._pool.mark)(said)
+
+    def _clean(self, said: Ordered) -> Reply | None:
         """Free the record now, unless a rule that was not broken by name forbids it (O3)."""
-        never = commands.forcing(said.command.forced, self.questions.mark(said))
+        mark = self.questions.mark(said)
+        never = commands.forcing(said.command.forced, mark)
         if never is not None:
-            self._answers.give(said, never)
-            return
-        named = self._names.found(said)
-        if named is None:
-            return
+            return never
+        named = self._names.found(said.command)
         if named.record is None:
-            self._answers.give(said, commands.without(named, Reason.NO_RECORD, self._names.known()))
-        elif self._answers.acts(said, named):
-            mark = self.questions.mark(said)
-            hand = HandClean(mark.by, mark.at, mark.reason, said.command.forced)
-            by_hand = {**self._context.state.by_hand, named.record: hand}
-            self._context.learn(HandCleans(by_hand))
-            self.questions.ask(said, named)
+            return commands.without(named, Reason.NO_RECORD, self._names.known())
+        self._answers.check_acts(said.command, named)
+        hand = HandClean(mark.by, mark.at, mark.reason, said.command.forced)
+        by_hand = {**self._context.state.by_hand, named.record: hand}
+        self._context.learn(HandCleans(by_hand))
+        self.questions.ask(said, named)
+        return None
