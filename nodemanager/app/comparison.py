@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from nodemanager.app.state import Facts
+from nodemanager.actors.daemon.remembered import Facts
 from nodemanager.core.explain import differs
 from nodemanager.core.explain.differs import Differences, ManagerDecision
 from nodemanager.core.explain.explain import APPLY, STANDBY, DecisionView

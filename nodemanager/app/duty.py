@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 import pykka
 
 from nodemanager.actors.base import OnDeath, Timer
-from nodemanager.actors.daemon.context import BacklogKeeper, NoBacklog, RunOnce
+from nodemanager.actors.daemon.context import DaemonInputs, RunOnce
+from nodemanager.actors.daemon.remembered import Facts, RememberedBacklog, RememberedIdentity
 from nodemanager.app import adapters, wiring
 from nodemanager.app.from_config import settings_of
-from nodemanager.app.state import Facts, RememberedBacklog, RememberedIdentity
 from nodemanager.config import Config, StoreProvider
 from nodemanager.core.explain.explain import APPLY, STANDBY, DecisionView
 from nodemanager.core.model.settings import Settings
@@ -106,24 +106,27 @@ class Duty:
     def begin(self, on_death: OnDeath, once: RunOnce | None) -> wiring.System:
         """Start the actors."""
         shared, term = self._shared, self.term
+        inputs = DaemonInputs(
+            manager=MANAGER,
+            journal=self._journal,
+            identity=RememberedIdentity(shared.facts, writes=self.mode == APPLY, own=shared.own),
+            backlog=self._backlog,
+            mode=self.mode,
+            token=0 if term is None else term.token,
+            holds_lease=self._holds,
+            show=shared.show,
+            once=once,
+        )
         self.system = wiring.start_actors(
             self.config,
             self._cloud,
             self._records,
             self.settings,
+            inputs,
             timer=shared.timer,
             clock=shared.clock,
             log=shared.decision_log,
-            identity=RememberedIdentity(shared.facts, writes=self.mode == APPLY, own=shared.own),
-            backlog=self._backlog,
-            holds_lease=self._holds,
             on_death=on_death,
-            manager=MANAGER,
-            token=0 if term is None else term.token,
-            mode=self.mode,
-            once=once,
-            show=shared.show,
-            journal=self._journal,
         )
         return self.system
 
@@ -156,7 +159,7 @@ def _fenced(records: adapters.RecordService, fence: Fence) -> adapters.RecordSer
     return replace(records, store=store)
 
 
-def _backlog(facts: Facts, mode: str) -> BacklogKeeper:
+def _backlog(facts: Facts, mode: str) -> RememberedBacklog:
     """What is held back. A standby, which frees nothing, does without where it can't be read now.
 
     Raises StartError.
@@ -167,5 +170,5 @@ def _backlog(facts: Facts, mode: str) -> BacklogKeeper:
     except StartError:
         if mode != STANDBY:
             raise
-        return NoBacklog()
+        return RememberedBacklog(None)
     return remembered

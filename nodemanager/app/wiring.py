@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pykka
 
 from nodemanager.actors.base import OnDeath, TeamContext, Timer
-from nodemanager.actors.daemon.context import BacklogKeeper, DaemonInputs, IdentityStore, RunOnce
+from nodemanager.actors.daemon.context import DaemonInputs
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
 from nodemanager.actors.messages import Begin, PollEvery, Team
 from nodemanager.actors.net import netted, netted_call
@@ -24,10 +23,9 @@ from nodemanager.app.adapters import RecordService, Wishlist, scheduler_of, wish
 from nodemanager.app.from_config import user_data_of
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.config import Config
-from nodemanager.core.explain.explain import APPLY, DecisionView
+from nodemanager.core.explain.explain import APPLY
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import CloudError, SchedulerError, StoreError
-from nodemanager.journal.api import Journal
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.log import Logger
 
@@ -59,46 +57,30 @@ def start_actors(
     cloud: CloudDriver,
     records: RecordService,
     settings: Settings,
+    inputs: DaemonInputs,
     *,
     timer: Timer,
     clock: Clock,
     log: Logger,
-    identity: IdentityStore,
-    backlog: BacklogKeeper,
-    holds_lease: Callable[[], bool],
     on_death: OnDeath,
-    journal: Journal,
-    manager: str,
-    token: int = 0,
-    mode: str = APPLY,
-    once: RunOnce | None = None,
-    show: Callable[[DecisionView], None] = lambda decision: None,
     wishlist: Wishlist | None = None,
 ) -> System:
     """Start the actors and tell the daemon to begin. `wishlist` replaces the file's demand.
 
-    Only in the mode APPLY is anything sent, and only while `holds_lease`, which is asked before
-    each decision and each order.
+    What cloud and store can do is added to the `inputs`. Only in the mode APPLY is anything sent,
+    and only while they hold the lease, which is asked before each decision and each order.
     """
-    store, applies = records.store, mode == APPLY
-
-    def may_send() -> bool:
-        return applies and holds_lease()
-
-    inputs = DaemonInputs(
-        manager=manager,
-        mode=mode,
+    store, applies = records.store, inputs.mode == APPLY
+    inputs = replace(
+        inputs,
         guarantee=store.guarantee,
         fence_wait=store.settle_wait,
         repeats_creates=cloud.takes_client_tokens,
-        identity=identity,
-        backlog=backlog,
-        holds_lease=holds_lease,
-        show=show,
-        once=once,
-        journal=journal,
-        token=token,
     )
+
+    def may_send() -> bool:
+        return applies and inputs.holds_lease()
+
     daemon = NodeManagerDaemonActor.start(
         settings=settings, inputs=inputs, timer=timer, clock=clock, log=log, on_death=on_death
     )

@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nodemanager.actors.base import ThreadTimer
+from nodemanager.actors.daemon.context import DaemonInputs
+from nodemanager.actors.daemon.remembered import RememberedBacklog, RememberedIdentity
 from nodemanager.app import adapters, wiring
 from nodemanager.app.from_config import secrets_of, settings_of
-from nodemanager.app.state import RememberedBacklog, RememberedIdentity, StateDirectory
+from nodemanager.app.state import StateDirectory
 from nodemanager.config import Config
 from nodemanager.config.values import AdoptUnclaimed, Dispatcher
 from nodemanager.core.model.changed import changed
@@ -114,21 +116,24 @@ class OwnPool:
         timer = ThreadTimer(clock)
         timer.start()
         stack.callback(timer.stop)
+        inputs = DaemonInputs(
+            manager=f"{socket.gethostname()}:{os.getpid()}",
+            journal=journal,
+            identity=RememberedIdentity(state, writes=True),
+            backlog=RememberedBacklog(state),
+            holds_lease=lambda: lease.held,
+            show=inbox.put,
+        )
         system = wiring.start_actors(
             own,
             cloud,
             records,
             settings,
+            inputs,
             timer=timer,
             clock=clock,
             log=told,
-            identity=RememberedIdentity(state, writes=True),
-            backlog=RememberedBacklog(state),
-            holds_lease=lambda: lease.held,
             on_death=lambda actor, error: inbox.put(StepFailed(f"{actor} died: {error}")),
-            show=inbox.put,
-            journal=journal,
-            manager=f"{socket.gethostname()}:{os.getpid()}",
             wishlist=demand,
         )
         return Started(system, settings, records.store.settle_wait)

@@ -19,11 +19,12 @@ from typing import Any
 import pykka
 
 from nodemanager.actors.base import tell
-from nodemanager.actors.daemon.context import RunOnce
+from nodemanager.actors.daemon.context import DaemonInputs, RunOnce
+from nodemanager.actors.daemon.remembered import RememberedBacklog, RememberedIdentity
 from nodemanager.actors.messages import ApplySettings, Stop
 from nodemanager.app import adapters, wiring
 from nodemanager.app.from_config import settings_of
-from nodemanager.app.state import RememberedBacklog, RememberedIdentity, StateDirectory
+from nodemanager.app.state import StateDirectory
 from nodemanager.config import load
 from nodemanager.core.explain.explain import APPLY, DRY_RUN
 from nodemanager.core.model.settings import Settings
@@ -143,23 +144,26 @@ class Rig:
             settings = replace(settings, sizes=sizes)
         told = log.get("nodemanager.daemon")
         told.listeners = [self.metrics.heard, EventRecorder(self.journal, self.clock).heard]
+        inputs = DaemonInputs(
+            manager="host:1",
+            journal=self.journal,
+            identity=RememberedIdentity(state, writes=mode == APPLY),
+            backlog=RememberedBacklog(state),
+            mode=mode,
+            holds_lease=lambda: self.lease,
+            once=RunOnce(self.codes.append) if once else None,
+        )
         self._system = wiring.start_actors(
             config,
             self.cloud,
             adapters.RecordService(self.store),
             settings,
+            inputs,
             timer=self.timer,
             clock=self.clock,
             log=told,
-            identity=RememberedIdentity(state, writes=mode == APPLY),
-            backlog=RememberedBacklog(state),
-            holds_lease=lambda: self.lease,
             on_death=lambda actor, error: self.deaths.append((actor, error)),
-            manager="host:1",
-            mode=mode,
-            once=RunOnce(self.codes.append) if once else None,
             wishlist=None if self.jobs is None else self._wishlist,
-            journal=self.journal,
         )
         self.flush()
         return self

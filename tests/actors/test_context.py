@@ -8,6 +8,7 @@ from typing import Any
 from mock import Mock
 
 from nodemanager.actors.daemon.context import Context, DaemonInputs
+from nodemanager.actors.daemon.remembered import RememberedBacklog
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.core.execute.news import Inherited, NodeGone
 from nodemanager.core.execute.state import State
@@ -15,7 +16,6 @@ from nodemanager.core.execute.writes import with_late
 from nodemanager.core.model.annotations import NO_MARKS
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.core.model.world import Guarantee
 from nodemanager.core.observe.facts import NodesAnswered
 from nodemanager.core.replay.fold import after_fact
 from nodemanager.core.safety.boot_loops import SIZE_LOOP
@@ -40,7 +40,9 @@ def context(
     told: list[Any] = []
     made = Context(
         settings=settings,
-        inputs=DaemonInputs("m", "apply", Guarantee.CAS, 0.0, Mock(), journal),
+        inputs=DaemonInputs(
+            manager="m", journal=journal, identity=Mock(), backlog=RememberedBacklog(None)
+        ),
         timer=ManualTimer(clock),
         clock=clock,
         log=log,

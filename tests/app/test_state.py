@@ -14,18 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from nodemanager.app.state import (
-    LeaseTaken,
-    RememberedBacklog,
-    RememberedIdentity,
-    StateDirectory,
-)
+from nodemanager.actors.daemon.remembered import RememberedBacklog, RememberedIdentity
+from nodemanager.app.state import LeaseTaken, StateDirectory
 from nodemanager.errors import StartError
 from tests.fakes.clock import ManualClock
 
 HOLDS_THE_LEASE = """
 import subprocess, sys
-from nodemanager.app.state import LeaseTaken, RememberedIdentity, StateDirectory
+from nodemanager.actors.daemon.remembered import RememberedIdentity
+from nodemanager.app.state import LeaseTaken, StateDirectory
 lease = StateDirectory(sys.argv[1]).lock()
 child = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL)
 print(child.pid, flush=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from nodemanager.actors.daemon.remembered import JsonScalar
 from nodemanager.app.comparison import Comparison
-from nodemanager.app.state import JsonScalar
 from nodemanager.core.explain import differs
 from nodemanager.core.explain.explain import APPLY, STANDBY, DecisionView
 from nodemanager.core.model.reasons import Event

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from nodemanager.app.state import RememberedBacklog, RememberedIdentity
+from nodemanager.actors.daemon.remembered import RememberedBacklog, RememberedIdentity
 from nodemanager.errors import StartError, StoreError
 from nodemanager.lease.table import LeaseTable
 from nodemanager.lib.clock import SystemClock

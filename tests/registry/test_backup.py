@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from nodemanager.app.state import RememberedIdentity, StateDirectory
+from nodemanager.actors.daemon.remembered import RememberedIdentity
+from nodemanager.app.state import StateDirectory
 from tests.registry.conftest import make_store
 
 

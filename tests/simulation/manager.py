@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nodemanager.actors.base import RoleActor, TeamContext
 from nodemanager.actors.daemon.context import DaemonInputs
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
+from nodemanager.actors.daemon.remembered import JsonScalar, RememberedBacklog, RememberedIdentity
 from nodemanager.actors.messages import ApplySettings, Begin, PollEvery, Stop, Team
 from nodemanager.actors.net import netted
 from nodemanager.actors.poll.polling import (
@@ -18,7 +19,6 @@ from nodemanager.actors.poll.polling import (
     SchedulerActor,
 )
 from nodemanager.actors.workers.workers import NodeSetupActor, NodeShutdownActor, RecordCleanerActor
-from nodemanager.app.state import JsonScalar, RememberedBacklog, RememberedIdentity
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import CloudError, JournalReplaced, StoreError

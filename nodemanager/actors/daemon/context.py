@@ -8,9 +8,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from nodemanager.actors.base import Timer, tell
+from nodemanager.actors.daemon.remembered import RememberedBacklog, RememberedIdentity
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.messages import BackOff, CallsResume, Decide, Stop, Team
 from nodemanager.actors.report.event_log import EventLog
@@ -21,7 +22,7 @@ from nodemanager.core.execute.news import Inherited, LoopsReset, Throttling
 from nodemanager.core.execute.state import Backlog, Own, OwnNews, State, snapshot_of
 from nodemanager.core.execute.workflow import Key
 from nodemanager.core.execute.writes import Writes
-from nodemanager.core.explain.explain import DecisionView
+from nodemanager.core.explain.explain import APPLY, DecisionView
 from nodemanager.core.model.breaker import COLLAPSES, Breaker
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.scheduling import Dispatched
@@ -44,46 +45,6 @@ from nodemanager.lib.log import WARNING, Logger
 # What the daemon actor is given at its start.
 
 
-class IdentityStore(Protocol):
-    """Remembers the account and the store over restarts (L5)."""
-
-    def check(self, kind: str, seen: str) -> str | None:
-        """None if `seen` is the known one or the first; else a text that says what differs.
-
-        Raises StartError if the known one can't be read, or the first one can't be kept.
-        """
-        ...
-
-    def check_age(self, store_id: str, beats: int) -> str | None:
-        """None if that store's count of heartbeats never fell; else a text that says so.
-
-        The text stays until an operator clears it. Raises StartError as `check` does.
-        """
-        ...
-
-
-class BacklogKeeper(Protocol):
-    """Remembers over restarts what the first plan with cleans in it held back (S5)."""
-
-    def load(self) -> tuple[bool, frozenset[str]]:
-        """Whether there was no such plan yet, and what is held back."""
-        ...
-
-    def save(self, backlog: frozenset[str]) -> None:
-        """Write it to the disk. Raises StartError if that fails."""
-        ...
-
-
-class NoBacklog:
-    """Holds nothing back: every record is judged from the start."""
-
-    def load(self) -> tuple[bool, frozenset[str]]:
-        return False, frozenset()
-
-    def save(self, backlog: frozenset[str]) -> None:
-        return
-
-
 @dataclass(frozen=True, slots=True)
 class RunOnce:
     """`--once`: one plan is applied, then `finished` is called with the exit code."""
@@ -91,28 +52,29 @@ class RunOnce:
     finished: Callable[[int], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DaemonInputs:
     """What the daemon actor is given at its start.
 
-    `mode` is `apply` or `dry-run`; `token` is the lease's fencing token. `repeats_creates` says
-    that the cloud makes one node of creates with one client token (U9). `show` is given each
-    decision; it returns at once and never raises.
+    `mode` is `apply`, `dry-run` or `standby`; `token` is the lease's fencing token. `show` is given
+    each decision; it returns at once and never raises. `guarantee` and `fence_wait` are of the
+    store; `repeats_creates` says that the cloud makes one node of creates with one client token
+    (U9).
     """
 
     manager: str
-    mode: str
-    guarantee: Guarantee
-    fence_wait: float
-    identity: IdentityStore
     journal: Journal
-    backlog: BacklogKeeper = field(default_factory=lambda: NoBacklog())
-    repeats_creates: bool = False
+    identity: RememberedIdentity
+    backlog: RememberedBacklog
+    mode: str = APPLY
+    token: int = 0
     holds_lease: Callable[[], bool] = lambda: True
     show: Callable[[DecisionView], None] = lambda decision: None
-    token: int = 0
     once: RunOnce | None = None
     run_id: str = field(default_factory=lambda: secrets.token_hex(2))
+    guarantee: Guarantee = Guarantee.CAS
+    fence_wait: float = 0.0
+    repeats_creates: bool = False
 
 
 KEPT: tuple[tuple[Kept[Any], Callable[[State], object]], ...] = (
