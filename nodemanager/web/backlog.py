@@ -38,22 +38,20 @@ from nodemanager.core.operate.backlog import (
 from nodemanager.lib.logline import Json, as_json, timestamp
 from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Commands, bad_request, body_of, text_of, user_named
-from nodemanager.web.door import Door
 
 MOST_ITEMS = 100_000
 
 
-def add_backlog(app: Any, daemon: Commands, door: Door, workers: Workers) -> None:
-    app.add_route("/api/backlog", _Shown(daemon, door, workers, _plan_json))
-    app.add_route("/api/backlog/marks", _Shown(daemon, door, workers, _marks_json))
-    app.add_route("/api/backlog/apply", _Apply(daemon, door, workers))
-    app.add_route("/api/backlog/stop", _Stop(daemon, door, workers))
+def add_backlog(app: Any, daemon: Commands, workers: Workers) -> None:
+    app.add_route("/api/backlog", _Shown(daemon, workers, _plan_json))
+    app.add_route("/api/backlog/marks", _Shown(daemon, workers, _marks_json))
+    app.add_route("/api/backlog/apply", _Apply(daemon, workers))
+    app.add_route("/api/backlog/stop", _Stop(daemon, workers))
 
 
 @dataclass(frozen=True, slots=True)
 class _Resource:
     _daemon: Commands
-    _door: Door
     _workers: Workers
 
 
@@ -62,7 +60,6 @@ class _Shown(_Resource):
     _json: Callable[[BacklogView, IndexedPlan], Json]
 
     async def on_get(self, request: Request, response: Response) -> None:
-        self._door.lets_in(request)
         shown = await self._workers.run(self._daemon.ask, ShowBacklog)
         if isinstance(shown, str):
             raise falcon.HTTPServiceUnavailable(title="no answer", description=shown)
@@ -75,7 +72,6 @@ class _Shown(_Resource):
 
 class _Apply(_Resource):
     async def on_post(self, request: Request, response: Response) -> None:
-        self._door.lets_in(request)
         order = _order(await body_of(request, {"by", "pool", "store", "account", "items"}))
         order = replace(order, by=user_named(request, order.by))
         found = await self._workers.run(self._daemon.order, partial(ApplyBacklog, order))
@@ -86,7 +82,6 @@ class _Apply(_Resource):
 
 class _Stop(_Resource):
     async def on_post(self, request: Request, response: Response) -> None:
-        self._door.lets_in(request)
         given = await request.get_media(default_when_empty={})
         by = text_of(given, "by") if isinstance(given, dict) else ""
         stop = partial(StopBacklog, user_named(request, by))

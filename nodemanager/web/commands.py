@@ -26,7 +26,7 @@ from nodemanager.core.operate.replies import Command, Reply, Result, lacks_reaso
 from nodemanager.core.operate.verbs import CommandTarget, Takes, Verb
 from nodemanager.journal.explained import plain
 from nodemanager.lib.workers import Workers
-from nodemanager.web.door import Door, user_of
+from nodemanager.web.door import user_of
 
 LONGEST = 1000
 MOST_FORCED = 20
@@ -81,23 +81,21 @@ def user_named(request: Request, said: str) -> str:
     return user if said in ("", user) else f"{said} as {user}"
 
 
-def add_commands(app: Any, commands: Commands, door: Door, workers: Workers) -> None:
+def add_commands(app: Any, commands: Commands, workers: Workers) -> None:
     """Add the commands' routes; each command waits for the daemon in one of `workers`."""
     for verb in Verb:
         # Some clouds' ids contain slashes.
         about = "" if verb.row.subject is CommandTarget.POOL else "/{id:path}"
-        app.add_route(verb.path + about, _Order(verb, commands, door, workers))
+        app.add_route(verb.path + about, _Order(verb, commands, workers))
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
     verb: Verb
     commands: Commands
-    door: Door
     workers: Workers
 
     async def on_post(self, request: Request, response: Response, id: str | None = None) -> None:
-        self.door.lets_in(request)
         known = {"by", "reason"}
         known |= {"force"} if Takes.FORCE in self.verb.row.takes else set()
         known |= {"unlisted"} if Takes.UNLISTED in self.verb.row.takes else set()
@@ -172,19 +170,17 @@ def bad_request(what: str) -> falcon.HTTPBadRequest:
 # A scheduler's own power saving says that it wants nodes up, or down.
 
 
-def add_power(app: Any, power: Commands, door: Door) -> None:
+def add_power(app: Any, power: Commands) -> None:
     for direction in ("resume", "suspend"):
-        app.add_route(f"/api/power/{direction}", _Said(direction, power, door))
+        app.add_route(f"/api/power/{direction}", _Said(direction, power))
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
     direction: str
     power: Commands
-    door: Door
 
     async def on_post(self, request: Request, response: Response) -> None:
-        self.door.lets_in(request)
         nodes = text_of(await body_of(request, {"nodes"}), "nodes")
         if not nodes:
             raise bad_request("nodes must name at least one node")
@@ -200,18 +196,16 @@ Reload = Callable[[str], dict[str, Any] | None]
 """Reads the file again for whom; None where the daemon did not answer in time."""
 
 
-def add_reload(app: Any, reload: Reload, door: Door, workers: Workers) -> None:
-    app.add_route("/api/reload", _Reload(reload, door, workers))
+def add_reload(app: Any, reload: Reload, workers: Workers) -> None:
+    app.add_route("/api/reload", _Reload(reload, workers))
 
 
 @dataclass(frozen=True, slots=True)
 class _Reload:
     reload: Reload
-    door: Door
     workers: Workers
 
     async def on_post(self, request: Request, response: Response) -> None:
-        self.door.lets_in(request)
         by = user_named(request, text_of(await body_of(request, {"by"}), "by")) or "somebody"
         told = await self.workers.run(self.reload, by)
         if told is None:

@@ -26,7 +26,6 @@ from nodemanager.journal.explained import MOST, Part, plain
 from nodemanager.journal.job import explain_any
 from nodemanager.lib.logline import Json
 from nodemanager.lib.workers import Workers
-from nodemanager.web.door import Door
 from nodemanager.web.status import Board
 
 SOURCE = "daemon"
@@ -38,12 +37,10 @@ class ExplainResource:
     the path names."""
 
     board: Board
-    door: Door
     workers: Workers
     ask: Callable[..., Json]
 
     async def on_get(self, request: Request, response: Response, **named: str) -> None:
-        self.door.lets_in(request)
         decision, journal = self.board.decision, self.board.journal
         if decision is None:
             raise falcon.HTTPServiceUnavailable(
@@ -61,9 +58,9 @@ class ExplainResource:
             ) from error
 
 
-def add_explain(app: Any, board: Board, door: Door, workers: Workers) -> None:
+def add_explain(app: Any, board: Board, workers: Workers) -> None:
     # Some clouds' ids contain slashes.
-    app.add_route("/api/explain/{id:path}", ExplainResource(board, door, workers, _explain))
+    app.add_route("/api/explain/{id:path}", ExplainResource(board, workers, _explain))
 
 
 def _explain(decision: DecisionView, journal: Path | None, request: Request, id: str) -> Json:
@@ -107,8 +104,8 @@ def no_such_time(given: str) -> falcon.HTTPBadRequest:
 # Whether the pool is at rest, over HTTP.
 
 
-def add_verify(app: Any, board: Board, door: Door, workers: Workers) -> None:
-    app.add_route("/api/verify", _Verify(board, door, workers))
+def add_verify(app: Any, board: Board, workers: Workers) -> None:
+    app.add_route("/api/verify", _Verify(board, workers))
 
 
 def as_json(verified: Verification) -> Json:
@@ -120,11 +117,9 @@ def as_json(verified: Verification) -> Json:
 @dataclass(frozen=True, slots=True)
 class _Verify:
     board: Board
-    door: Door
     workers: Workers
 
     async def on_get(self, request: Request, response: Response) -> None:
-        self.door.lets_in(request)
         allow_empty = request.get_param_as_bool("allow_empty") or False
         response.media = await self.workers.run(self._answer, allow_empty)
 

@@ -51,18 +51,17 @@ from nodemanager.journal.job import explain_job, job_json
 from nodemanager.journal.story import lately, latest
 from nodemanager.lib.logline import Json
 from nodemanager.lib.workers import Workers
-from nodemanager.web.door import Door
 from nodemanager.web.explain import SOURCE, ExplainResource, moment_of, no_such_time
 from nodemanager.web.status import Board
 
 
-def add_why(app: Any, board: Board, door: Door, workers: Workers) -> None:
+def add_why(app: Any, board: Board, workers: Workers) -> None:
     routes: dict[str, Callable[..., Json]] = {
         "/api/why": lambda decision, _, request: answer(decision, request.get_param("size")),
         "/api/jobs/{id:path}": _job,
     }
     for path, ask in routes.items():
-        app.add_route(path, ExplainResource(board, door, workers, ask))
+        app.add_route(path, ExplainResource(board, workers, ask))
 
 
 def as_json(one: SizeWhy) -> Json:
@@ -266,11 +265,11 @@ LISTS: Mapping[str, ListAnswer] = {
 }
 
 
-def add_lists(app: Any, board: Board, door: Door, workers: Workers) -> None:
+def add_lists(app: Any, board: Board, workers: Workers) -> None:
     routes: dict[str, Callable[..., Json]] = {
         f"/api/{name}": listed.asked for name, listed in LISTS.items()
     }
     # Some clouds' ids contain slashes.
     routes["/api/nodes/{id:path}"] = lambda decision, _, request, id: node(decision, id)
     for path, ask in routes.items():
-        app.add_route(path, ExplainResource(board, door, workers, ask))
+        app.add_route(path, ExplainResource(board, workers, ask))

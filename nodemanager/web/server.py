@@ -149,7 +149,9 @@ NAME = "nodemanager"
 THREADS = 4
 _SHARE = 1 / 8
 """The share of the process's file descriptors for this server's connections."""
-_TAKE_POSTS = ("/api/", "/act/", "/sign-in", "/sign-out", "/windows")
+_API = "/api/"
+"""What is below it needs a token."""
+_TAKE_POSTS = (_API, "/act/", "/sign-in", "/sign-out", "/windows")
 _HEADERS = (
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
@@ -201,13 +203,13 @@ class ManagementServer(HttpServer):
         add_health(app, Health(board, door, healthy_for))
         app.add_route("/metrics", _MetricsPage(board, metrics, workers))
         if commands is not None:
-            add_commands(app, commands, door, workers)
-            add_power(app, commands, door)
-            add_backlog(app, commands, door, workers)
+            add_commands(app, commands, workers)
+            add_power(app, commands)
+            add_backlog(app, commands, workers)
         if reload is not None:
-            add_reload(app, reload, door, workers)
+            add_reload(app, reload, workers)
         for add in (add_explain, add_lists, add_why, add_verify):
-            add(app, board, door, workers)
+            add(app, board, workers)
         limits = limits_of(_SHARE)
         self.site: Site | None = None
         if charts is not None:
@@ -256,7 +258,7 @@ def _take_json(app: Any) -> None:
 
 
 class _Manners:
-    """Middleware for every request: checks method and host, and sets the answer's headers."""
+    """Middleware: checks each request's method, host and token, and sets the answer's headers."""
 
     def __init__(
         self, door: Door, refusals: Refusals, address: str, public_url: str | None
@@ -276,6 +278,12 @@ class _Manners:
             request.method = "GET"
         if request.method != "GET" and not request.path.startswith(_TAKE_POSTS):
             raise falcon.HTTPMethodNotAllowed(["GET", "HEAD"])
+
+    async def process_resource(
+        self, request: Request, response: Response, resource: object, params: dict[str, Any]
+    ) -> None:
+        if (request.uri_template or "").startswith(_API):
+            self._door.lets_in(request)
 
     def _check_host(self, request: Request) -> None:
         """Refuse foreign host names, against DNS rebinding.

@@ -1,0 +1,60 @@
+"""Each path of the management API needs a token, whatever is added to it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from falcon import inspect, testing
+from mock import Mock
+
+from nodemanager.web.metrics import Metrics
+from nodemanager.web.server import ManagementServer
+from nodemanager.web.status import Board
+from tests.fakes.clock import ManualClock
+
+TOKEN, READ_TOKEN = "correct-horse", "battery-staple"
+
+
+def server() -> ManagementServer:
+    clock = ManualClock()
+    return ManagementServer(
+        Board(clock),
+        Metrics("main", clock),
+        listen=("127.0.0.1", 0),
+        token=TOKEN,
+        read_token=READ_TOKEN,
+        healthy_for=600.0,
+        commands=Mock(),
+        reload=Mock(),
+    )
+
+
+def api() -> list[tuple[str, str]]:
+    """Every method and path of the API, with an id where it takes one."""
+    return [
+        (method.method, re.sub(r"{.*}", "i-1", route.path))
+        for route in inspect.inspect_routes(server().app)
+        for method in route.methods
+        if route.path.startswith("/api/") and not method.internal
+    ]
+
+
+@pytest.mark.parametrize(("method", "path"), api())
+def test_nobody_without_a_token_is_answered(method: str, path: str) -> None:
+    client = testing.TestClient(server().app)
+
+    def status(**headers: str) -> int:
+        answer = client.simulate_request(method, path, host="localhost", headers=headers, json={})
+        return answer.status_code
+
+    assert status() == 401
+    assert status(Authorization="Bearer wrong") == 403
+    if method == "POST":
+        assert status(Authorization=f"Bearer {READ_TOKEN}") == 403
+
+
+def test_there_are_such_paths() -> None:
+    assert {"/api/nodes", "/api/verify", "/api/backlog/apply", "/api/power/resume"} <= {
+        path for _, path in api()
+    }
