@@ -51,6 +51,23 @@ class CloudServer(FaultsOnOrder):
         self.wrong = []
 
 
+class Scripted(CloudServer):
+    """Gives every request what `reply` makes of its verb and target, from the start on; `asked` are
+    the targets and headers so far."""
+
+    def __init__(self, reply: Callable[[str, str], Reply | None]) -> None:
+        super().__init__(json_http(self._answer))
+        self.reply = reply
+        self.asked: list[tuple[str, Mapping[str, str]]] = []
+        self.start()
+
+    def _answer(
+        self, verb: str, target: str, headers: Mapping[str, str], _sent: bytes
+    ) -> Reply | None:
+        self.asked.append((target, headers))
+        return self.reply(verb, target)
+
+
 def in_foreground(kind: Callable[[int], CloudServer], url: str = "url") -> None:
     """Serve one at the port of the command line until the process ends; print its `url`."""
     server = kind(int(sys.argv[1]) if len(sys.argv) > 1 else 0).start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,43 +13,29 @@ import pytest
 from nodemanager.cloud.sign_in import SignInSession
 from nodemanager.errors import CloudError, ForeignAnswer, Unauthorized
 from tests.cloud.faults import Reply
-from tests.cloud.json_http import CloudServer, json_http
+from tests.cloud.json_http import Scripted
 
 pytestmark = pytest.mark.socket
 
 
-class Server(CloudServer):
-    """Answers each request with `reply`; `asked` is what was asked, with its headers."""
-
-    def __init__(self) -> None:
-        super().__init__(json_http(self._answer))
-        self.asked: list[tuple[str, Mapping[str, str]]] = []
-        self.reply = Reply(200, b"{}")
-        self.start()
-
-    def _answer(self, verb: str, target: str, headers: Mapping[str, str], sent: bytes) -> Reply:
-        self.asked.append((target, headers))
-        return self.reply
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with closing(Server()) as one:
+def server() -> Iterator[Scripted]:
+    with closing(Scripted(lambda *_: Reply(200, b"{}"))) as one:
         yield one
 
 
 @pytest.fixture
-def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
     """The proxy that the environment names, for every host."""
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    with closing(Server()) as one:
+    with closing(Scripted(lambda *_: Reply(200, b"{}"))) as one:
         monkeypatch.setenv("http_proxy", one.url)
         yield one
 
 
 def test_a_sign_in_goes_through_the_proxy_and_a_metadata_server_is_asked_straight(
-    server: Server, proxy: Server
+    server: Scripted, proxy: Scripted
 ) -> None:
     with SignInSession(5.0) as session:
         session.request("GET", "http://keystone.example.org/v3")
@@ -60,7 +46,7 @@ def test_a_sign_in_goes_through_the_proxy_and_a_metadata_server_is_asked_straigh
 
 
 def test_no_password_of_the_home_folder_is_sent(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login somebody password hush\n")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -70,8 +56,8 @@ def test_no_password_of_the_home_folder_is_sent(
     assert "authorization" not in headers
 
 
-def test_no_redirect_is_followed(server: Server) -> None:
-    server.reply = Reply(307, b"{}", {"Location": f"{server.url}/elsewhere"})
+def test_no_redirect_is_followed(server: Scripted) -> None:
+    server.reply = lambda *_: Reply(307, b"{}", {"Location": f"{server.url}/elsewhere"})
     with SignInSession(5.0) as session, pytest.raises(ForeignAnswer):
         session.request("POST", f"{server.url}/token", data="a-secret")
     assert [target for target, _ in server.asked] == ["/token"]
@@ -104,7 +90,7 @@ def test_only_a_metadata_server_that_is_not_there_is_word_about_the_machine(
     assert type(caught.value) is kind
 
 
-def test_an_error_that_wraps_ours_is_ours(server: Server) -> None:
+def test_an_error_that_wraps_ours_is_ours(server: Scripted) -> None:
     ours = CloudError("later", retry_after=7.0)
     outer = ValueError("unavailable")
     outer.__cause__ = RuntimeError()
@@ -113,9 +99,9 @@ def test_an_error_that_wraps_ours_is_ours(server: Server) -> None:
         assert session.failed(outer, "sign in") is ours
 
 
-def test_a_refusal_is_told_in_the_servers_words_without_a_secret(server: Server) -> None:
+def test_a_refusal_is_told_in_the_servers_words_without_a_secret(server: Scripted) -> None:
     said = {"error": "invalid_client", "error_description": "the secret hush is not known"}
-    server.reply = Reply(401, json.dumps(said).encode())
+    server.reply = lambda *_: Reply(401, json.dumps(said).encode())
     with SignInSession(5.0) as session:
         session.request("GET", server.url)
         told = session.failed(ValueError("hush"), "sign in", ("hush",))

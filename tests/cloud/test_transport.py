@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 import requests
 
 from nodemanager.lib import bounded_session
 from nodemanager.lib.bounded_session import within_its_time
+from tests.cloud.faults import Reply
 from tests.cloud.gce.server import GceServer
+from tests.cloud.json_http import Scripted
 from tests.live.proxy import LONGEST_DRIP_S, Fate, Proxy
 
 pytestmark = pytest.mark.socket
@@ -50,23 +50,9 @@ def bomb() -> Iterator[str]:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     packed = packer.compress(b" " * 20_000_000) + packer.flush()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Encoding", "gzip")
-            self.send_header("Content-Length", str(len(packed)))
-            self.end_headers()
-            self.wfile.write(packed)
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    reply = Reply(200, packed, {"Content-Encoding": "gzip"})
+    with closing(Scripted(lambda *_: reply)) as server:
+        yield server.url
 
 
 def test_an_answer_is_as_large_as_allowed_and_no_larger(

@@ -19,8 +19,8 @@ from tests.waiting import runs, until
 
 
 def says(*lines: str, code: int = 0, timeout: float = 20.0) -> WishlistCommand:
-    program = "import sys\n" + "".join(f"print({line!r})\n" for line in lines)
-    return WishlistCommand((sys.executable, "-c", f"{program}sys.exit({code})"), timeout)
+    text = "".join(f"{line}\n" for line in lines)
+    return shell(f"cat <<'END'\n{text}END\nexit {code}", timeout=timeout)
 
 
 def shell(script: str, *, timeout: float = 20.0) -> WishlistCommand:

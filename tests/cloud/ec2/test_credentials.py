@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,8 @@ import pytest
 from nodemanager.errors import CloudError, Unauthorized
 from tests.cloud.ec2.helpers import cloud, order
 from tests.cloud.ec2.moto_server import MotoServer, refusal
+from tests.cloud.faults import Reply
+from tests.cloud.json_http import Scripted
 
 
 @pytest.fixture(autouse=True)
@@ -44,47 +45,28 @@ def metadata() -> Iterator[Callable[[timedelta], str]]:
     numbers = itertools.count(1)
     lifetime = timedelta(hours=1)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_PUT(self) -> None:
-            self._say("a-token")
+    def answer(verb: str, target: str) -> Reply:
+        if verb == "PUT":
+            return Reply(200, b"a-token")
+        if target.endswith("/security-credentials/"):
+            return Reply(200, b"the-role")
+        keys = {
+            "Code": "Success",
+            "AccessKeyId": f"ROLE{next(numbers)}",
+            "SecretAccessKey": "s",
+            "Token": "role-token",
+            "Expiration": f"{datetime.now(UTC) + lifetime:%Y-%m-%dT%H:%M:%SZ}",
+        }
+        return Reply(200, json.dumps(keys).encode())
 
-        def do_GET(self) -> None:
-            if self.path.endswith("/security-credentials/"):
-                self._say("the-role")
-                return
-            expires = datetime.now(UTC) + lifetime
-            self._say(
-                json.dumps(
-                    {
-                        "Code": "Success",
-                        "AccessKeyId": f"ROLE{next(numbers)}",
-                        "SecretAccessKey": "s",
-                        "Token": "role-token",
-                        "Expiration": expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
-                    }
-                )
-            )
+    with closing(Scripted(answer)) as service:
 
-        def _say(self, text: str) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
+        def start(keys_live: timedelta) -> str:
+            nonlocal lifetime
+            lifetime = keys_live
+            return service.url
 
-        def log_message(self, *_args: object) -> None:
-            pass
-
-    service = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=service.serve_forever, daemon=True).start()
-
-    def start(keys_live: timedelta) -> str:
-        nonlocal lifetime
-        lifetime = keys_live
-        return f"http://127.0.0.1:{service.server_port}"
-
-    yield start
-    service.shutdown()
-    service.server_close()
+        yield start
 
 
 def signed_by(server: MotoServer) -> list[str]:
@@ -235,55 +217,25 @@ def test_botocore_is_not_loaded_for_keys_of_the_file() -> None:
     assert done.stdout.split() == [CloudError.__name__, "False"]
 
 
+def refusal_of_sts(status: int, code: str) -> Reply:
+    text = (
+        '<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error>'
+        f"<Code>{code}</Code><Message>no keys</Message></Error></ErrorResponse>"
+    )
+    return Reply(status, text.encode())
+
+
 @pytest.fixture
-def sts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Sts]:
+def sts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Scripted]:
     """An STS that gives no keys for a role that a web identity may assume."""
     token = tmp_path / "token"
     token.write_text("eyJ.a.b")
-    made = Sts()
     monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/manager")
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
-    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", made.url)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    yield made
-    made.close()
-
-
-class Sts:
-    """Answers each request with `status` and `code`, or not at all while it is `silent`."""
-
-    def __init__(self) -> None:
-        self.status, self.code, self.silent = 403, "AccessDenied", False
-        self.asked = 0
-        self._over = threading.Event()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                outer.asked += 1
-                if outer.silent:
-                    outer._over.wait(60)
-                text = (
-                    '<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error>'
-                    f"<Code>{outer.code}</Code><Message>no keys</Message></Error></ErrorResponse>"
-                ).encode()
-                self.send_response(outer.status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                with contextlib.suppress(OSError):
-                    self.wfile.write(text)
-
-            def log_message(self, *_args: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def close(self) -> None:
-        self._over.set()
-        self._server.shutdown()
-        self._server.server_close()
+    with closing(Scripted(lambda *_: refusal_of_sts(403, "AccessDenied"))) as made:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", made.url)
+        yield made
 
 
 @pytest.mark.parametrize(
@@ -295,23 +247,28 @@ class Sts:
     ],
 )
 def test_a_create_for_which_sts_gives_no_keys_was_never_sent(
-    server: MotoServer, sts: Sts, status: int, code: str
+    server: MotoServer, sts: Scripted, status: int, code: str
 ) -> None:
     """CL2, U6: nothing is to be looked for."""
-    sts.status, sts.code = status, code
+    sts.reply = lambda *_: refusal_of_sts(status, code)
     ec2 = cloud(server, credentials={})
     with pytest.raises(Unauthorized, match=code) as refused:
         ec2.create(order())
     assert refused.value.definite
-    assert sts.asked == 1
+    assert len(sts.asked) == 1
     assert server.calls == []
 
 
 def test_an_sts_that_hangs_holds_nobody_for_longer_than_one_call(
-    server: MotoServer, sts: Sts
+    server: MotoServer, sts: Scripted
 ) -> None:
     """CL2: it took three minutes for the first, and as long again for each that waited."""
-    sts.silent = True
+    over = threading.Event()
+
+    def silent(*_: str) -> None:
+        over.wait(60)
+
+    sts.reply = silent
     ec2 = cloud(server, credentials={}, timeout=1.0)
     refused: list[CloudError] = []
 
@@ -326,4 +283,5 @@ def test_an_sts_that_hangs_holds_nobody_for_longer_than_one_call(
     for thread in threads:
         thread.join()
     assert len(refused) == 2
-    assert sts.asked <= 2
+    over.set()
+    assert len(sts.asked) <= 2
