@@ -42,6 +42,8 @@ def each_request(
     *,
     least: int = 1,
     anew: bool = False,
+    stranger: bool = False,
+    of_a_node: bool = True,
     only_asks: bool = False,
     only_answers: bool = False,
 ) -> Iterator[tuple[str, T | CloudError]]:
@@ -49,8 +51,10 @@ def each_request(
     fate; at last, what comes in fair weather. It sends `least` requests or more.
 
     One adapter does it all, as in a daemon, and is signed in; with `anew` each time another one
-    does, whose sign-in meets the fates as well. To `work` that `only_asks` a lost answer is the
-    same as a lost request. With `only_answers` it meets those alone that look like an answer.
+    does, whose sign-in meets the fates as well; a `stranger` is signed in and has seen nothing yet.
+    Work that is not `of_a_node` is the same whatever was seen before. To `work` that `only_asks` a
+    lost answer is the same as a lost request. With `only_answers` it meets those alone that look
+    like an answer.
     """
     fates = [one for one in world.fates if not (only_asks and one is Fate.REPLY_LOST)]
     if only_answers:
@@ -66,7 +70,8 @@ def each_request(
     with opened() as steady:
 
         def met_by(nth: Nth) -> T | CloudError:
-            which = opened() if anew or world.learns else nullcontext(steady)
+            learns = world.reconnects or (world.learns and of_a_node)
+            which = opened() if anew or stranger or learns else nullcontext(steady)
             with which as driver, world.meeting(nth):
                 try:
                     return work(driver)

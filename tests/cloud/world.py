@@ -45,8 +45,10 @@ class World:
     ends_nothing: Callable[[], object] = lambda: None
     """From now on the cloud accepts every destroy, and no node ends."""
     learns: bool = False
-    """What an adapter did before changes what it sends: it knows where a node is, or has to make
-    the one connection of all its calls again."""
+    """What an adapter has seen before changes what it sends for a node: it knows where that is."""
+    reconnects: bool = False
+    """What went wrong before changes what an adapter sends: it has to make the one connection of
+    all its calls again."""
     elsewhere: Callable[[], AbstractContextManager[None]] = nullcontext
     """The credentials, or the address, lead to another account meanwhile."""
     forget: Callable[[str], object] = lambda node_id: None

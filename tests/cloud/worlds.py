@@ -9,130 +9,126 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import mock
 
+from nodemanager.cloud.api import CloudDriver
 from tests.cloud.azure import helpers as azure_helpers
-from tests.cloud.azure import server as azure_server
+from tests.cloud.azure.site import AzureSite
 from tests.cloud.ec2 import helpers as ec2_helpers
 from tests.cloud.ec2 import moto_server
+from tests.cloud.ec2.site import Ec2Site
 from tests.cloud.gce import auth as gce_auth
 from tests.cloud.gce import helpers as gce_helpers
-from tests.cloud.gce import server as gce_server
+from tests.cloud.gce.site import GceSite
 from tests.cloud.libvirt import driver as libvirt_driver
 from tests.cloud.openstack import helpers as openstack_helpers
 from tests.cloud.openstack import server as openstack_server
+from tests.cloud.openstack.site import OpenStackSite
 from tests.cloud.rpc_proxy import RpcProxy
+from tests.cloud.site import CloudSite
 from tests.cloud.world import RPC_FATES, World
 from tests.fakes.clock import ManualClock
 from tests.live.hypervisor import Libvirtd
 from tests.live.proxy import Proxy
 
 
+def _behind_a_way(
+    site: CloudSite, open_at: Callable[[str, float], CloudDriver], **more: Any
+) -> Iterator[World]:
+    """`open_at` gives an adapter that asks at that URL, with so many seconds for a call."""
+    with closing(site), closing(Proxy(site.server.url, lambda _: "?")) as way:
+        yield World(
+            open=partial(open_at, way.url),
+            straight=site.driver,
+            meeting=way.meeting,
+            order=site.order,
+            by_hand=site.by_hand,
+            **{"pin": lambda node: site.pin(node, site.tags(node)), **more},
+        )
+
+
 @contextmanager
 def ec2_world() -> Iterator[World]:
-    server = moto_server.shared()
-    server.reset()
-    server.page_limit = 2
-    straight = ec2_helpers.cloud(server)
+    site = Ec2Site()
+    server = site.server
 
     def revive(reply: moto_server.Reply) -> moto_server.Reply:
-        for node in straight.list_nodes().items:
+        for node in site.driver.list_nodes().items:
             server.put(node.id, "running")
         return reply
 
-    with closing(Proxy(server.url, lambda _: "?")) as way:
-        yield World(
-            open=lambda timeout: ec2_helpers.cloud(way.url, timeout=timeout),
-            straight=straight,
-            meeting=way.meeting,
-            order=ec2_helpers.order,
-            by_hand=partial(ec2_helpers.node_by_hand, server),
-            vanish=server.forget,
-            forget=server.forget,
-            pin=lambda node: ec2_helpers.add_volume(server, node, ec2_helpers.tags_of(node)),
-            ends_nothing=partial(server.fault, "TerminateInstances", times=99, after=revive),
-        )
-    assert server.wrong == []
-    server.reset()
+    yield from _behind_a_way(
+        site,
+        lambda url, timeout: ec2_helpers.cloud(url, timeout=timeout),
+        vanish=server.forget,
+        forget=server.forget,
+        pin=lambda node: site.add_volume(node, site.tags(node)),
+        ends_nothing=partial(server.fault, site.destroy, times=99, after=revive),
+    )
 
 
 @contextmanager
 def gce_world() -> Iterator[World]:
-    server = gce_server.shared()
-    server.reset()
-    server.page_limit = 2
-    project = server.project
+    site = GceSite()
+    site.server.page_limit = 2
 
-    with closing(Proxy(server.url, lambda _: "?")) as way:
-        keys = {"token_endpoint": way.url, "key": gce_auth.key_file()}
-        yield World(
-            open=lambda timeout: gce_helpers.cloud(way.url, timeout=timeout, credentials=keys),
-            straight=gce_helpers.cloud(server),
-            meeting=way.meeting,
-            order=gce_helpers.order,
-            by_hand=partial(gce_helpers.by_hand, server),
-            vanish=lambda node_id: project.delete(gce_helpers.ZONE, node_id),
-            pin=lambda node: gce_helpers.add_disk(server, node),
-            ends_nothing=lambda: setattr(project, "takes", 1e6),
-        )
-    assert server.wrong == []
-    server.reset()
+    def open_at(url: str, timeout: float) -> CloudDriver:
+        keys = {"token_endpoint": url, "key": gce_auth.key_file()}
+        return gce_helpers.cloud(url, timeout=timeout, credentials=keys)
+
+    yield from _behind_a_way(
+        site,
+        open_at,
+        vanish=lambda node_id: site.project.delete(gce_helpers.ZONE, node_id),
+        ends_nothing=lambda: setattr(site.project, "takes", 1e6),
+    )
 
 
 @contextmanager
 def azure_world(*, own_identity: bool = False) -> Iterator[World]:
     """The manager signs in with a secret, or is a machine of Azure that has an identity."""
-    server = azure_server.shared()
-    server.reset()
-    server.page_limit = 2
+    site = AzureSite()
     keys = dict.fromkeys(("key", "secret", "tenant_id")) if own_identity else {}
 
-    with (
-        closing(Proxy(server.url, lambda _: "?")) as way,
-        mock.patch.dict(os.environ, AZURE_POD_IDENTITY_AUTHORITY_HOST=way.url),
-    ):
-        yield World(
-            open=lambda timeout: azure_helpers.cloud(way.url, timeout=timeout, credentials=keys),
-            straight=azure_helpers.cloud(server),
-            meeting=way.meeting,
-            order=azure_helpers.order,
-            by_hand=partial(azure_helpers.by_hand, server),
-            vanish=server.forget,
+    def open_at(url: str, timeout: float) -> CloudDriver:
+        os.environ["AZURE_POD_IDENTITY_AUTHORITY_HOST"] = url
+        return azure_helpers.cloud(url, timeout=timeout, credentials=keys)
+
+    with mock.patch.dict(os.environ):
+        yield from _behind_a_way(
+            site,
+            open_at,
+            vanish=site.server.forget,
             learns=True,
-            pin=lambda node: azure_helpers.attach(server, node),
-            ends_nothing=lambda: setattr(server.world, "takes", 1e6),
+            ends_nothing=lambda: setattr(site.world, "takes", 1e6),
         )
-    assert server.wrong == []
-    server.reset()
 
 
 @contextmanager
 def openstack_world() -> Iterator[World]:
-    server = openstack_server.shared()
-    server.reset()
-    server.nova.max_limit = server.things.max_limit = 2
+    site = OpenStackSite()
+    server = site.server
+    site.driver.account()
+    straight = dict(server.catalog)
 
-    with closing(Proxy(server.url, lambda _: "?")) as way:
-        straight = openstack_helpers.cloud(server)
-        auth_url = server.auth_url.replace(server.url, way.url)
-        straight.account()
+    def open_at(url: str, timeout: float) -> CloudDriver:
+        # Who signs in there is led there for the rest, too; the straight one has its token.
         server.catalog = {
-            kind: url.replace(server.url, way.url) for kind, url in server.catalog.items()
+            kind: address.replace(server.url, url) for kind, address in straight.items()
         }
-        yield World(
-            open=lambda timeout: openstack_helpers.cloud(auth_url, timeout=timeout),
-            straight=straight,
-            meeting=way.meeting,
-            order=openstack_helpers.order,
-            by_hand=partial(openstack_helpers.by_hand, server),
-            vanish=lambda node_id: server.nova.delete(node_id, server.project_id),
-            pin=lambda node: openstack_helpers.pin(server, node),
-            ends_nothing=lambda: setattr(server.nova, "delete_s", 1e6),
-            elsewhere=partial(_another_project, server),
-        )
-    assert server.wrong == []
-    server.reset()
+        auth_url = server.auth_url.replace(server.url, url)
+        return openstack_helpers.cloud(auth_url, timeout=timeout)
+
+    yield from _behind_a_way(
+        site,
+        open_at,
+        vanish=lambda node_id: server.nova.delete(node_id, server.project_id),
+        ends_nothing=lambda: setattr(server.nova, "delete_s", 1e6),
+        elsewhere=partial(_another_project, server),
+        pin=lambda node: openstack_helpers.pin(server, node),
+    )
 
 
 @contextmanager
@@ -165,7 +161,7 @@ def libvirt_world() -> Iterator[World]:
                 by_hand=partial(libvirt_driver.by_hand, other_hand),
                 vanish=partial(libvirt_driver.vanish, other_hand),
                 fates=RPC_FATES,
-                learns=True,
+                reconnects=True,
                 elsewhere=partial(way.elsewhere, host, host[:-1] + b"~"),
             )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,15 @@ from nodemanager.cloud.local.state import ProcessIdentity, StateDir
 from nodemanager.cloud.openstack.wire import Wire as OpenStackWire
 from nodemanager.core.model.world import CloudNode, CloudState, LeftoverKind
 from tests.cloud.azure import helpers as azure_helpers
-from tests.cloud.azure import server as azure_server
+from tests.cloud.azure.site import AzureSite
 from tests.cloud.cloud_config import cloud_config
-from tests.cloud.ec2 import helpers as ec2_helpers
-from tests.cloud.ec2 import moto_server
+from tests.cloud.ec2.site import Ec2Site
 from tests.cloud.gce import helpers as gce_helpers
-from tests.cloud.gce import server as gce_server
-from tests.cloud.json_http import CloudServer
+from tests.cloud.gce.site import GceSite
 from tests.cloud.libvirt import driver as libvirt_driver
 from tests.cloud.openstack import helpers as openstack_helpers
-from tests.cloud.openstack import server as openstack_server
+from tests.cloud.openstack.site import OpenStackSite
+from tests.cloud.site import CloudSite
 from tests.contract.cloud_fixture import CloudFixture, method_through
 from tests.fakes.clock import ManualClock
 from tests.openstack import CLOUD_FILE
@@ -133,68 +133,43 @@ def dummy_cloud(tmp_path: Path) -> Iterator[CloudFixture]:
 
 
 def _served(
-    server: CloudServer,
-    open_one: Callable[[str], CloudDriver],
-    wire: type,
-    listing: str,
-    **about: Any,
+    site: CloudSite,
+    listing_through: Callable[[Callable[[Any], Any]], AbstractContextManager[None]],
+    missing_image: str = "",
+    newer_image: Callable[[], None] = lambda: None,
+    pin: Callable[[CloudNode], set[tuple[LeftoverKind, str]]] | None = None,
+    **settings: Any,
 ) -> Iterator[CloudFixture]:
-    """A cloud behind an HTTP server of ours. `wire` has the adapter's listing; fails where a
-    request or an answer contradicts the vendor's own description of its API."""
+    """A cloud behind an HTTP server of ours; `settings` are of its adapters. Fails where a request
+    or an answer contradicts the vendor's own description of its API."""
     opened: list[CloudDriver] = []
 
     def open_cloud(pool: str) -> CloudDriver:
-        opened.append(open_one(pool))
+        opened.append(site.open(pool=pool, **settings))
         return opened[-1]
 
-    try:
-        yield CloudFixture(
-            open=open_cloud,
-            listing_through=lambda change: method_through(wire, listing, change),
-            **about,
-        )
-        assert server.wrong == []
-    finally:
-        for cloud in opened:
-            cloud.close()
-        server.reset()
+    with closing(site):
+        try:
+            yield CloudFixture(
+                open=open_cloud,
+                listing_through=listing_through,
+                states=site.states(),
+                pin=pin or (lambda node: {one.key for one in site.pin(node, site.tags(node))}),
+                by_hand=site.by_hand,
+                without_image=lambda: site.open(create={"image": missing_image}),
+                newer_image=newer_image,
+                unknown_id=site.unknown_id,
+            )
+        finally:
+            for cloud in opened:
+                cloud.close()
 
 
 @contextmanager
 def ec2_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     """moto's EC2 server over HTTP, its known faults mended."""
-    server = moto_server.shared()
-    server.reset()
-
-    def put(state: str) -> Callable[[str], None]:
-        return lambda node_id: server.put(node_id, state)
-
-    def pin(node: CloudNode) -> set[tuple[LeftoverKind, str]]:
-        tags = ec2_helpers.tags_of(node)
-        interface = ec2_helpers.add_interface(server, node, tags)
-        return {
-            (LeftoverKind.INTERFACE, interface),
-            (LeftoverKind.VOLUME, ec2_helpers.add_volume(server, node, tags)),
-            (LeftoverKind.ADDRESS, ec2_helpers.add_address(server, tags, interface=interface)),
-        }
-
-    yield from _served(
-        server,
-        lambda pool: ec2_helpers.cloud(server, pool=pool, page_size=2),
-        # libcloud's list_nodes follows no pages; this is where ours does.
-        Wire,
-        "instances",
-        states={
-            CloudState.PENDING: put("pending"),
-            CloudState.RUNNING: put("running"),
-            CloudState.STOPPING: put("shutting-down"),
-            CloudState.STOPPED: put("stopped"),
-            CloudState.TERMINATED: put("terminated"),
-        },
-        pin=pin,
-        by_hand=lambda: ec2_helpers.node_by_hand(server),
-        unknown_id="i-0123456789abcdef0",
-    )
+    # libcloud's list_nodes follows no pages; this is where ours does.
+    yield from _served(Ec2Site(), partial(method_through, Wire, "instances"))
 
 
 @contextmanager
@@ -202,31 +177,10 @@ def gce_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     """A server of Google's compute API over HTTP; each request and answer is checked against
     Google's own description of it, and Google's own SDK works with it.
     """
-    server = gce_server.shared()
-    server.reset()
-
-    def put(status: str) -> Callable[[str], None]:
-        return lambda node_id: server.project.put(node_id, status)
-
-    yield from _served(
-        server,
-        lambda pool: gce_helpers.cloud(server, pool=pool, page_size=2),
-        GceWire,
-        "instances",
-        # An instance that was deleted is not listed any more, so none is terminated.
-        states={
-            CloudState.PENDING: put("STAGING"),
-            CloudState.RUNNING: put("RUNNING"),
-            CloudState.STOPPING: put("SUSPENDING"),
-            CloudState.STOPPED: put("TERMINATED"),
-            CloudState.UNKNOWN: put("REPAIRING"),
-        },
-        pin=lambda node: {(LeftoverKind.VOLUME, gce_helpers.add_disk(server, node))},
-        by_hand=lambda: gce_helpers.by_hand(server),
-        without_image=lambda: gce_helpers.cloud(server, create={"image": "no-such-image"}),
-        newer_image=lambda: gce_helpers.newer_image(server),
-        unknown_id="1234567890123456789",
-    )
+    site = GceSite()
+    newer_image = partial(gce_helpers.newer_image, site.server)
+    through = partial(method_through, GceWire, "instances")
+    yield from _served(site, through, "no-such-image", newer_image)
 
 
 @contextmanager
@@ -234,34 +188,10 @@ def azure_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     """A server of Azure's compute and network APIs over HTTP; each body and answer is checked
     against the models of Microsoft's own SDK, which works with it.
     """
-    server = azure_server.shared()
-    server.reset()
-    server.page_limit = 2
-
-    def put(provisioning: str, power: str | None) -> Callable[[str], None]:
-        return lambda node_id: server.world.put(node_id, provisioning, power)
-
-    yield from _served(
-        server,
-        lambda pool: azure_helpers.cloud(server, pool=pool),
-        AzureWire,
-        "machines",
-        # A machine that was deleted is not known any more, so none is terminated.
-        states={
-            CloudState.PENDING: put("Creating", None),
-            CloudState.RUNNING: put("Succeeded", "PowerState/running"),
-            CloudState.STOPPING: put("Deleting", "PowerState/running"),
-            CloudState.STOPPED: put("Succeeded", "PowerState/deallocated"),
-            CloudState.UNKNOWN: put("Succeeded", "PowerState/unknown"),
-        },
-        pin=lambda node: azure_helpers.attach(server, node),
-        by_hand=lambda: azure_helpers.by_hand(server),
-        without_image=lambda: azure_helpers.cloud(
-            server, create={"image": "Canonical:no-such:server:latest"}
-        ),
-        newer_image=lambda: azure_helpers.newer_image(server),
-        unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
-    )
+    site = AzureSite()
+    newer_image = partial(azure_helpers.newer_image, site.server)
+    through = partial(method_through, AzureWire, "machines")
+    yield from _served(site, through, "Canonical:no-such:server:latest", newer_image)
 
 
 @contextmanager
@@ -269,34 +199,13 @@ def openstack_cloud(_tmp_path: Path) -> Iterator[CloudFixture]:
     """A server of keystone, nova, neutron, cinder and glance over HTTP; OpenStack's own SDK works
     with it.
     """
-    server = openstack_server.shared()
-    server.reset()
-    server.nova.max_limit = server.things.max_limit = 2
-
-    def put(status: str) -> Callable[[str], None]:
-        return lambda node_id: server.nova.put(node_id, status)
-
-    yield from _served(
-        server,
-        lambda pool: openstack_helpers.cloud(
-            server, pool=pool, create={"image": openstack_helpers.IMAGE_NAME}
-        ),
-        OpenStackWire,
-        "servers",
-        # A server that was deleted is not known any more, so none is terminated.
-        states={
-            CloudState.PENDING: put("BUILD"),
-            CloudState.RUNNING: put("ACTIVE"),
-            CloudState.STOPPING: put("SOFT_DELETED"),
-            CloudState.STOPPED: put("SHUTOFF"),
-            CloudState.UNKNOWN: put("UNKNOWN"),
-        },
-        pin=lambda node: openstack_helpers.pin(server, node),
-        by_hand=lambda: openstack_helpers.by_hand(server),
-        without_image=lambda: openstack_helpers.cloud(server, create={"image": "no-such"}),
-        newer_image=lambda: openstack_helpers.newer_image(server),
-        unknown_id="6695eb01-0000-4000-8000-97f2502e193f",
-    )
+    site = OpenStackSite()
+    newer_image = partial(openstack_helpers.newer_image, site.server)
+    through = partial(method_through, OpenStackWire, "servers")
+    by_name = {"image": openstack_helpers.IMAGE_NAME}
+    # What nova made for a node is its, too.
+    pin = partial(openstack_helpers.pin, site.server)
+    yield from _served(site, through, "no-such", newer_image, pin, create=by_name)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import logging
 import traceback
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -29,20 +28,9 @@ from nodemanager.errors import (
     Unauthorized,
 )
 from tests.cloud.orders import finished
-from tests.contract.cloud_sites import SITES, CloudSite
+from tests.cloud.site import CloudSite
 
 pytestmark = pytest.mark.socket
-
-
-@pytest.fixture(params=SITES)
-def site(request: pytest.FixtureRequest) -> Iterator[CloudSite]:
-    """A cloud whose server has nothing to say against what was asked."""
-    made = SITES[request.param]()
-    yield made
-    wrong = made.server.wrong
-    made.server.reset()
-    made.driver.close()
-    assert wrong == []
 
 
 def on(*clouds: str) -> Any:
@@ -196,7 +184,6 @@ def test_no_secret_of_a_node_is_in_an_error(
 @with_operations
 def test_a_create_is_answered_at_once_with_the_node_as_it_is_ordered(site: CloudSite) -> None:
     """No thread waits for the operation, which may take minutes (U13)."""
-    assert site.slow is not None
     site.slow()
     asked = site.order()
     node = site.driver.create(asked)
@@ -232,7 +219,6 @@ def test_a_create_that_is_found_by_its_name_is_followed_to_its_end(
     site: CloudSite, fails: bool
 ) -> None:
     """Its answer was lost, and the cloud no longer knows the request: nobody has its operation."""
-    assert site.slow is not None
     site.slow()
     if fails:
         site.fill(site.places[0])
@@ -241,7 +227,7 @@ def test_a_create_that_is_found_by_its_name_is_followed_to_its_end(
     with pytest.raises(CloudError) as caught:
         site.driver.create(asked)
     assert not caught.value.definite
-    site.forgets()
+    site.forget_requests()
     found = site.driver.create(asked)
     assert found.state is CloudState.PENDING
     assert site.open().finish(found.pending, None) == found.pending
@@ -292,7 +278,6 @@ def test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node_d6(
 
 @with_slow_ends
 def test_a_node_that_is_being_deleted_is_stopping_and_then_not_there(site: CloudSite) -> None:
-    assert site.slow is not None
     node = made(site)
     site.slow()
     for _ in range(2):

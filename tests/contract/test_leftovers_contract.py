@@ -7,19 +7,19 @@ that each reads its own answers so. test_cloud_contract.py has the way that all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.tags import HOLD_TAG, INCARNATION_TAG, POOL_TAG
-from nodemanager.core.model.world import CloudNode, Leftover, LeftoverKind, Outcome
+from nodemanager.core.model.world import CloudNode, CloudState, Leftover, LeftoverKind, Outcome
 from nodemanager.core.plan import leftovers
 from nodemanager.core.plan.leftovers import Ledger
 from nodemanager.errors import CloudError, LeftAlone, Throttled, Unauthorized
 from tests.cloud.orders import POOL
-from tests.contract.cloud_sites import SITES, CloudSite
+from tests.cloud.site import CloudSite
 
 pytestmark = pytest.mark.socket
 
@@ -31,17 +31,6 @@ OTHERS: tuple[dict[str, str], ...] = (
 )
 """Tags of what is not ours: the pool alone, another pool's, an incarnation alone, none."""
 HELD = {POOL_TAG: POOL, INCARNATION_TAG: "f" * 32, HOLD_TAG: "yes"}
-
-
-@pytest.fixture(params=SITES)
-def site(request: pytest.FixtureRequest) -> Iterator[CloudSite]:
-    """A cloud whose server has nothing to say against what was asked."""
-    made = SITES[request.param]()
-    yield made
-    wrong = made.server.wrong
-    made.server.reset()
-    made.driver.close()
-    assert wrong == []
 
 
 def made(site: CloudSite) -> CloudNode:
@@ -105,8 +94,9 @@ def test_nothing_of_a_node_that_lives_is_released(site: CloudSite) -> None:
     loose = site.add_volume(node, site.tags(node))
     site.detach(loose, node.id)
     things += [Leftover(LeftoverKind.VOLUME, loose, owner) for owner in (node.id, "")]
-    for live in site.live:
-        live(node.id)
+    states = site.states()
+    for live in (CloudState.PENDING, CloudState.RUNNING, CloudState.STOPPED):
+        states[live](node.id)
         assert site.driver.find_leftovers() == ()
         for thing in things:
             with pytest.raises(LeftAlone, match="belongs to a node that is"):
@@ -117,7 +107,7 @@ def test_nothing_of_a_node_that_lives_is_released(site: CloudSite) -> None:
 def test_the_things_of_a_node_that_is_being_deleted_wait(site: CloudSite) -> None:
     node = made(site)
     things = site.pin(node, site.tags(node))
-    site.dying(node.id)
+    site.states()[CloudState.STOPPING](node.id)
     assert site.driver.find_leftovers() == ()
     assert {site.driver.release(thing) for thing in things} == {Outcome.ACCEPTED}
     assert site.sent() == 0
