@@ -461,7 +461,8 @@ def _adjust(draft: Draft, what: Place, other: Place, value: float, why: str) -> 
     key = (what.section, what.option)
     draft.values[key] = value
     draft.places[key] = replace(what, adjusted=True)
-    in_force = f"; using {what.option} = {kinds.show_number(value)}"
+    # Of a measured interval nobody needs the last digits.
+    in_force = f"; using {what.option} = {kinds.show_number(float(f'{value:.6g}'))}"
     draft.report.clash(what, other, why + in_force, refuse=False)
 
 

@@ -17,6 +17,8 @@ from urllib.parse import quote
 from nodemanager.errors import JournalError
 
 SCHEMA = "0001"
+TABLES = frozenset({"alembic_version", "entries", "logged"})
+"""The tables that tell a journal from other databases, such as the registry's."""
 
 
 def is_there(path: Path) -> bool:
@@ -47,13 +49,18 @@ def _owner(path: Path) -> str:
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A read-only connection, beside a running daemon or to a copy.
 
-    Raises JournalError for a schema newer than this program's.
+    Raises JournalError for another database, and for a schema newer than this program's.
     """
     if not is_there(path):
         raise JournalError(f"there is no journal {path}")
     connection: sqlite3.Connection | None = None
     try:
         connection = _connected(path)
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        if not tables >= TABLES:
+            raise JournalError(
+                f"{path} is no journal: give the file that a daemon wrote, or a copy of it"
+            )
         found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         if found is None or found[0] > SCHEMA:
             raise JournalError(

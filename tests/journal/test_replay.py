@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -215,3 +217,15 @@ def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a database at all, but long enough to look like one" * 50)
     with pytest.raises(JournalError, match="can't be read"):
         next(read(tmp_path / "text"))
+
+
+@pytest.mark.parametrize("tables", [(), ("nodes", "alembic_version")], ids=["empty", "another's"])
+def test_another_database_is_no_journal(tmp_path: Path, tables: tuple[str, ...]) -> None:
+    """The registry's stands beside it; `no such table: logged` told nobody what was wrong."""
+    path = tmp_path / "registry.db"
+    with closing(sqlite3.connect(path)) as connection:
+        for name in tables:
+            connection.execute(f"CREATE TABLE {name} (version_num)")
+    path.touch()
+    with pytest.raises(JournalError, match="is no journal: give the file that a daemon wrote"):
+        next(read(path))
