@@ -8,6 +8,7 @@ import pytest
 
 from nodemanager.actors.base import RoleActor
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
+from nodemanager.lib import redact
 from tests.figures import Class, classes, sources
 
 MOST_METHODS, MOST_LINES = 40, 600
@@ -53,3 +54,27 @@ def test_a_class_has_one_job(built: dict[str, list[Class]], package: str) -> Non
 def test_an_actor_and_a_cloud_are_composed(built: dict[str, list[Class]], package: str) -> None:
     # A poller is a role actor.
     assert [one for one in built[package] if len(one.bases) > 2] == []
+
+
+def test_what_hides_secrets_hides_no_word_of_our_messages() -> None:
+    """`credentials: none in ...` reached the log as `credentials: *** in ...`."""
+    quoted = {"send the header `Authorization: Bearer TOKEN`"}
+    hidden = {
+        message
+        for one in sources()
+        for said in ast.walk(one.tree)
+        if isinstance(said, ast.Raise)
+        or (isinstance(said, ast.Call) and getattr(said.func, "attr", "") == "event")
+        for node in ast.walk(said)
+        if isinstance(node, (ast.Constant, ast.JoinedStr))
+        for message in [_message(node)]
+        if redact.text(message) != message
+    }
+    assert hidden - quoted == set()
+
+
+def _message(node: ast.Constant | ast.JoinedStr) -> str:
+    """The text of a literal, with a word in each place of a value."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    return "".join(one.value if isinstance(one, ast.Constant) else "X" for one in node.values)

@@ -114,7 +114,7 @@ def ping_path(base: str, uuid: str) -> str:
 def ping_url(base: str, record: Record) -> str:
     """The URL that the record's node pings. Raises StoreRefused for a record without a secret."""
     if record.ping_secret is None:
-        raise StoreRefused(f"record {record.uuid} has no ping secret: it is not claimed")
+        raise StoreRefused(f"record {record.uuid} is not claimed, so it has no ping secret")
     return f"{ping_path(base, record.uuid)}?ping_secret={quote(record.ping_secret, safe='')}"
 
 

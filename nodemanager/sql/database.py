@@ -372,7 +372,7 @@ def _put_right(path: Path, purpose: Purpose) -> None:
             Event.CONFIG_WARNING,
             level=log.WARNING,
             message=f"other users could read or write {file} (mode {mode:04o}), which holds the "
-            "nodes' ping secrets: only its owner can now. Anybody who has read it can ping as your "
+            "nodes' ping secrets; only its owner can now. Anybody who has read it can ping as your "
             "nodes",
         )
 

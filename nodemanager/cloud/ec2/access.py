@@ -76,7 +76,7 @@ class ChainKeys:
         # whole call's time would only ask a service that hangs again.
         if not self._lock.acquire(timeout=self._timeout):
             raise Unauthorized(
-                f"EC2 credentials: who gives them has not answered for {self._timeout:g} s"
+                f"who gives the EC2 credentials has not answered for {self._timeout:g} s"
             )
         try:
             if self._found is None:
@@ -87,7 +87,9 @@ class ChainKeys:
             frozen = self._found.get_frozen_credentials()
         except (BotoCoreError, ClientError) as error:
             # Whatever it is, the request that was to be signed has not been sent.
-            raise Unauthorized(f"EC2 credentials: {type(error).__name__}: {error}") from error
+            raise Unauthorized(
+                f"EC2 credentials can't be had: {type(error).__name__}: {error}"
+            ) from error
         finally:
             self._lock.release()
         return Keys(frozen.access_key, frozen.secret_key, frozen.token, search)
@@ -114,7 +116,7 @@ class ChainKeys:
         found = session.get_credentials()
         if found is None:
             raise Unauthorized(
-                "EC2 credentials: none in [Cloud Credentials] (key and secret), the "
+                "there are no EC2 credentials in [Cloud Credentials] (key and secret), the "
                 "environment, the shared files or the instance's role"
             )
         return found
