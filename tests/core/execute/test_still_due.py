@@ -87,21 +87,19 @@ def test_an_order_to_the_scheduler_stands_until_anything_forbids_it_d12_l6_c9(
 def test_a_breaker_stops_drains_and_gives_work_again_b2(on: bool) -> None:
     made = paired(unwanted=on)
     one = made.record("r1")
-    drains = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
-    tells = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
+    order = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
     now = seen(made, breaker=OPEN)
-    assert drain.is_still_due(drains, one, now) is not on
-    assert drain.may_tell_scheduler(tells, one, now) is not on
+    assert drain.is_still_due(order, one, now) is not on
+    assert drain.may_tell_scheduler(order, one, now) is not on
 
 
 @pytest.mark.parametrize("on", [True, False], ids=["drain", "resume"])
 def test_what_demand_says_by_now_counts_d12(on: bool) -> None:
     made = paired(unwanted=not on)
     one = made.record("r1")
-    drains = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
-    tells = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
-    assert not drain.is_still_due(drains, one, seen(made))
-    assert not drain.may_tell_scheduler(tells, one, seen(made))
+    order = DrainOrder("i-r1", one, on, Reason.DRAIN_AWAITED, "p")
+    assert not drain.is_still_due(order, one, seen(made))
+    assert not drain.may_tell_scheduler(order, one, seen(made))
 
 
 @pytest.mark.parametrize(

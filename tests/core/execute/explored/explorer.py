@@ -18,7 +18,7 @@ follow the others may follow it, and `Tiny.wrong` permits after a fault no less 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -176,6 +176,19 @@ class Explored:
     def __str__(self) -> str:
         states = ", ".join(sorted(self.states))
         return f"{self.scenes} scenes, {self.transitions} transitions; states: {states}"
+
+
+def nothing_is_wrong(
+    found: Explored,
+    workflow: type[Workflow[Any]],
+    record_property: Callable[[str, object], None],
+) -> None:
+    """It was not trivial, came through each of the workflow's states, and nothing is wrong."""
+    record_property("explored", str(found))
+    print(found)
+    assert found.wrong == [], "\n".join(found.wrong)
+    assert found.states == {state.__name__ for state in workflow.states}
+    assert found.scenes > 100
 
 
 class _Noted:

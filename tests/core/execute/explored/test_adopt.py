@@ -14,10 +14,9 @@ from nodemanager.core.execute.adopt import Adopt, AdoptOrder, confirm_adoption, 
 from nodemanager.core.execute.effects import AdoptNode, AskNode, Effect
 from nodemanager.core.execute.news import ItemEnded, Learned
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import CloudNode, CloudState, Guarantee, Tags
+from nodemanager.core.model.world import CloudNode, CloudState, Tags
 from nodemanager.core.operate.backlog import (
     Item,
     ItemAction,
@@ -28,14 +27,15 @@ from nodemanager.core.operate.backlog import (
 )
 from nodemanager.errors import BadRequest, NotSent
 from tests.core.build import POOL, incarnation_of, world
-from tests.core.execute.explored.explorer import Explored, Explorer, Scene
+from tests.core.execute.explored.explorer import Explored, Explorer, Scene, nothing_is_wrong
+from tests.core.execute.explored.forbidden import Bans
 
 OURS = Tags(POOL, "r1", incarnation_of("r1"))
 NONE, ANOTHERS = Tags(), Tags("other")
 
 
 @dataclass(frozen=True)
-class Tiny:
+class Tiny(Bans):
     """A node that somebody made by hand, and the marked item that names it."""
 
     tags: Tags = NONE
@@ -44,10 +44,6 @@ class Tiny:
     """None: the cloud knows no such node."""
     item: ItemState | None = ItemState.HELD
     """None: an operator took the mark off."""
-    paused: bool = False
-    lease: bool = True
-    held: bool = False
-    stopping: bool = False
     unsent: bool = False
     """The lease was lost before the tags were sent."""
 
@@ -81,18 +77,11 @@ class TinyAdopt:
 
     @cache  # noqa: B019 - one exploration long
     def seen(self, world: Tiny) -> Seen:
-        snapshot = replace(
-            self._snapshot,
-            lease=world.lease,
-            pool_marks={PAUSE: Mark("somebody", 1.0, "")} if world.paused else {},
-            holds=frozenset({"i-r1"} if world.held else ()),
-        )
         marks = {self._item.key: ItemMark(self._item, "eve")}
-        return Seen(
-            snapshot,
+        return world.seen(
+            "i-r1",
+            self._snapshot,
             self._settings,
-            Guarantee.CAS,
-            stopping=world.stopping,
             indexed=self._indexed,
             marks=marks if world.item is ItemState.HELD else {},
         )
@@ -130,14 +119,7 @@ class TinyAdopt:
             yield "terminated", replace(world, state=CloudState.TERMINATED)
         if world.item is ItemState.HELD:
             yield "the mark is taken off", replace(world, item=None)
-        if not world.held:
-            yield "held", replace(world, held=True)
-        if not world.paused:
-            yield "paused", replace(world, paused=True)
-        if world.lease:
-            yield "lease lost", replace(world, lease=False)
-        if not world.stopping:
-            yield "told to stop", replace(world, stopping=True)
+        yield from world.banned()
 
     def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
         was, now = before.world, after.world
@@ -145,7 +127,7 @@ class TinyAdopt:
         if any(isinstance(one, AdoptNode) for one in sent):
             if not was.is_as_named:
                 return "tags were sent to what is not as it was named"
-            if was.paused or was.stopping or not was.lease:
+            if not was.may_write:
                 return "tags were sent, though nothing may be written"
             if was.item is not ItemState.HELD:
                 return "tags were sent, though nobody wants it any more"
@@ -167,12 +149,7 @@ def explored() -> Explored:
 
 @pytest.mark.slow
 def test_tags_go_on_nothing_but_what_was_named_whatever_happens(record_property: Any) -> None:
-    found = explored()
-    record_property("explored", str(found))
-    print(found)
-    assert found.wrong == []
-    assert found.states == {one.__name__ for one in Adopt.states}
-    assert found.scenes > 100
+    nothing_is_wrong(explored(), Adopt, record_property)
 
 
 def _asks_not_the_node(order: AdoptOrder, node: CloudNode | None, *given: Any) -> Verdict:

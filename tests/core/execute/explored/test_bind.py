@@ -13,28 +13,24 @@ from nodemanager.core.execute import bind
 from nodemanager.core.execute.bind import Bind, confirm_bind
 from nodemanager.core.execute.effects import Effect, ReadRecord, WriteClaim
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.model.annotations import PAUSE, Mark
-from nodemanager.core.model.world import Claim, Guarantee, Record
+from nodemanager.core.model.world import Claim, Record
 from nodemanager.core.plan.orders import BindOrder
 from nodemanager.errors import Conflict, NoSuchRecord
 from tests.core.build import claim, world
-from tests.core.execute.explored.explorer import Explored, Explorer, Scene
+from tests.core.execute.explored.explorer import Explored, Explorer, Scene, nothing_is_wrong
+from tests.core.execute.explored.forbidden import Bans
 
 OURS, ANOTHER = 1, 2
 
 
 @dataclass(frozen=True)
-class Tiny:
+class Tiny(Bans):
     """A claimed record; each change of it, and each ping, is another version."""
 
     life: int | None = OURS
     """None: it was deleted."""
     node: str | None = None
     version: int = 1
-    held: bool = False
-    paused: bool = False
-    lease: bool = True
-    stopping: bool = False
 
 
 class TinyBind:
@@ -54,10 +50,7 @@ class TinyBind:
 
     @cache  # noqa: B019 - one exploration long
     def seen(self, world: Tiny) -> Seen:
-        marks = {PAUSE: Mark("somebody", 1.0, "")} if world.paused else {}
-        holds = frozenset({"r1"} if world.held else ())
-        snapshot = replace(self._snapshot, lease=world.lease, pool_marks=marks, holds=holds)
-        return Seen(snapshot, self._world.settings, Guarantee.CAS, stopping=world.stopping)
+        return world.seen("r1", self._snapshot, self._world.settings)
 
     def _record(self, world: Tiny) -> Record | None:
         if world.life is None:
@@ -88,14 +81,7 @@ class TinyBind:
             yield "freed and claimed again", replace(newer, life=ANOTHER, node=None)
         if world.life == ANOTHER and world.node is None:
             yield "told its own node", replace(newer, node="i-another")
-        if not world.held:
-            yield "held", replace(world, held=True)
-        if not world.paused:
-            yield "paused", replace(world, paused=True)
-        if world.lease:
-            yield "lease lost", replace(world, lease=False)
-        if not world.stopping:
-            yield "told to stop", replace(world, stopping=True)
+        yield from world.banned()
 
     def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
         was, now = before.world, after.world
@@ -104,8 +90,7 @@ class TinyBind:
         if was.life == ANOTHER and was.node is not None and now.node != was.node:
             return "what another life was told was written over"
         sent = [one for one in after.out if one not in before.out]
-        may_write = was.lease and not (was.paused or was.held or was.stopping)
-        if any(isinstance(one, WriteClaim) for one in sent) and not may_write:
+        if any(isinstance(one, WriteClaim) for one in sent) and not was.may_write:
             return "a claim was written though none may be"
         if after.says("record.bound") and now == Tiny() and after.faults == 0:
             return "told as bound, and it is not"
@@ -117,12 +102,7 @@ def explored() -> Explored:
 
 
 def test_no_claim_is_told_anothers_node_whatever_happens(record_property: Any) -> None:
-    found = explored()
-    record_property("explored", str(found))
-    print(found)
-    assert found.wrong == []
-    assert found.states == {one.__name__ for one in Bind.states}
-    assert found.scenes > 100
+    nothing_is_wrong(explored(), Bind, record_property)
 
 
 def _asks_for_no_life(order: BindOrder, record: Record | None, seen: Seen) -> Claim | None:

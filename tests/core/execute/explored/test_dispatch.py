@@ -23,7 +23,7 @@ from nodemanager.core.model.world import Guarantee, Record, WorkerState
 from nodemanager.core.plan.orders import DrainOrder
 from nodemanager.errors import SchedulerRefused
 from tests.core.build import claim, world
-from tests.core.execute.explored.explorer import Explored, Explorer, Scene
+from tests.core.execute.explored.explorer import Explored, Explorer, Scene, nothing_is_wrong
 
 STEP_S = LATE_ORDER_S + 1.0
 """How far time passes at once: so far that no order that was sent takes effect any more."""
@@ -155,11 +155,8 @@ def explored(max_faults: int = 2) -> Explored:
     return Explorer(TinyDispatch(), max_faults=max_faults).explore()
 
 
-def test_no_drain_is_believed_that_one_of_ours_may_undo() -> None:
-    found = explored()
-    print(found)
-    assert found.wrong == [], "\n".join(found.wrong)
-    assert found.states == {one.__name__ for one in Dispatch.states}
+def test_no_drain_is_believed_that_one_of_ours_may_undo(record_property: Any) -> None:
+    nothing_is_wrong(explored(), Dispatch, record_property)
 
 
 @pytest.mark.parametrize(

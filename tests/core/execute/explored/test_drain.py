@@ -21,7 +21,7 @@ from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.core.plan.orders import DrainOrder
 from nodemanager.errors import Conflict
 from tests.core.build import claim, world
-from tests.core.execute.explored.explorer import NOW, Explored, Explorer, Scene
+from tests.core.execute.explored.explorer import NOW, Explored, Explorer, Scene, nothing_is_wrong
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,7 @@ def explored(max_faults: int = 2) -> Explored:
 
 @pytest.mark.slow
 def test_no_order_is_believed_that_one_of_ours_may_undo(record_property: Any) -> None:
-    found = explored(4)
-    record_property("explored", str(found))
-    print(found)
-    assert found.wrong == []
-    assert found.states == {one.__name__ for one in Drain.states}
-    assert found.scenes > 100
+    nothing_is_wrong(explored(4), Drain, record_property)
 
 
 def test_the_exploration_notices_an_order_that_is_still_believed_while_another_is_on_its_way(

@@ -13,27 +13,25 @@ from nodemanager.core.execute import prune
 from nodemanager.core.execute.effects import DeleteRecord, Effect, LookAtRecord
 from nodemanager.core.execute.prune import Prune
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import Guarantee, Record
+from nodemanager.core.model.world import Record
 from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.observe.facts import CloudPollBegun
 from nodemanager.core.plan.due import PruneOrder
 from nodemanager.errors import Conflict, NoSuchRecord
 from tests.core.build import claim, cleaned, node, world
-from tests.core.execute.explored.explorer import Explored, Explorer, Scene
+from tests.core.execute.explored.explorer import Explored, Explorer, Scene, nothing_is_wrong
+from tests.core.execute.explored.forbidden import Bans
 
 CLEAN, CLAIMED, DELETED = "clean", "claimed", "deleted"
 
 
 @dataclass(frozen=True)
-class Tiny:
+class Tiny(Bans):
     """A record that is clean, and may be claimed; a node that may come up with its tag."""
 
     record: str = CLEAN
     node: bool = False
-    paused: bool = False
-    lease: bool = True
 
 
 class TinyPrune:
@@ -52,9 +50,7 @@ class TinyPrune:
 
     @cache  # noqa: B019 - one exploration long
     def seen(self, world: Tiny) -> Seen:
-        marks = {PAUSE: Mark("somebody", 1.0, "")} if world.paused else {}
-        snapshot = replace(self._snapshot, lease=world.lease, pool_marks=marks)
-        return Seen(snapshot, self._world.settings, Guarantee.CAS)
+        return world.seen("r", self._snapshot, self._world.settings)
 
     def _record(self, world: Tiny) -> Record | None:
         record = self._world.records[0]
@@ -80,10 +76,7 @@ class TinyPrune:
             yield "claimed", replace(world, record=CLAIMED)
         if not world.node:
             yield "a node comes up", replace(world, node=True)
-        if not world.paused:
-            yield "paused", replace(world, paused=True)
-        if world.lease:
-            yield "lease lost", replace(world, lease=False)
+        yield from world.banned()
 
     def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
         was, now = before.world, after.world
@@ -93,7 +86,7 @@ class TinyPrune:
         if any(isinstance(one, DeleteRecord) for one in sent):
             if was.node:
                 return "deleted though a node bears its tag"
-            if was.paused or not was.lease:
+            if not was.may_write:
                 return "a delete was sent though none may be"
         if after.says("record.pruned") and now.record != DELETED:
             return "told as pruned, and it is there"
@@ -112,12 +105,7 @@ def explored() -> Explored:
 
 
 def test_no_record_that_anybody_has_is_deleted_whatever_happens(record_property: Any) -> None:
-    found = explored()
-    record_property("explored", str(found))
-    print(found)
-    assert found.wrong == []
-    assert found.states == {one.__name__ for one in Prune.states}
-    assert found.scenes > 100
+    nothing_is_wrong(explored(), Prune, record_property)
 
 
 def _trusts_the_plan(*given: Any) -> Verdict:

@@ -13,32 +13,28 @@ from nodemanager.core.execute import restore
 from nodemanager.core.execute.effects import Effect, ReadRecord, RestoreRecord
 from nodemanager.core.execute.restore import Restore, RestoreOrder, confirm_restore, order_restore
 from nodemanager.core.execute.workflow import Seen
-from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.verdict import Verdict
-from nodemanager.core.model.world import Guarantee, Record
+from nodemanager.core.model.world import Record
 from nodemanager.core.safety.breaker import opened
 from nodemanager.errors import Conflict, NoSuchRecord, StoreRefused
 from tests.core.build import claim, cleaned, world
-from tests.core.execute.explored.explorer import Explored, Explorer, Scene
+from tests.core.execute.explored.explorer import Explored, Explorer, Scene, nothing_is_wrong
+from tests.core.execute.explored.forbidden import Bans
 
 FREE, BACK, ANOTHERS, DELETED = "free", "back", "another's", "deleted"
 IN_DOUBT = "WriteInDoubt"
 
 
 @dataclass(frozen=True)
-class Tiny:
+class Tiny(Bans):
     """A record that was freed while its node lives."""
 
     record: str = FREE
     version: int = 1
     is_open: bool = True
     """Whether the life holds the breaker open."""
-    held: bool = False
-    paused: bool = False
-    lease: bool = True
-    stopping: bool = False
 
 
 class TinyRestore:
@@ -65,14 +61,8 @@ class TinyRestore:
 
     @cache  # noqa: B019 - one exploration long
     def seen(self, world: Tiny) -> Seen:
-        snapshot = replace(
-            self._snapshot,
-            lease=world.lease,
-            pool_marks={PAUSE: Mark("somebody", 1.0, "")} if world.paused else {},
-            holds=frozenset({"r1"} if world.held else ()),
-            breaker=self._snapshot.breaker if world.is_open else Breaker(),
-        )
-        return Seen(snapshot, self._settings, Guarantee.CAS, stopping=world.stopping)
+        breaker = self._snapshot.breaker if world.is_open else Breaker()
+        return world.seen("r1", replace(self._snapshot, breaker=breaker), self._settings)
 
     def _record(self, world: Tiny) -> Record | None:
         version = f"v{world.version}"
@@ -108,14 +98,7 @@ class TinyRestore:
             yield "deleted", replace(world, record=DELETED)
         if world.is_open:
             yield "its node is confirmed gone", replace(world, is_open=False)
-        if not world.held:
-            yield "held", replace(world, held=True)
-        if not world.paused:
-            yield "paused", replace(world, paused=True)
-        if world.lease:
-            yield "lease lost", replace(world, lease=False)
-        if not world.stopping:
-            yield "told to stop", replace(world, stopping=True)
+        yield from world.banned()
 
     def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
         was, now = before.world, after.world
@@ -125,7 +108,7 @@ class TinyRestore:
         if any(isinstance(one, RestoreRecord) for one in sent):
             if was.record in (ANOTHERS, BACK) and self._reads_what_is(before):
                 return "sent, though somebody has it"
-            if was.held or was.paused or was.stopping or not was.lease:
+            if not was.may_write:
                 return "sent, though nothing may be written"
             if not was.is_open:
                 return "sent, though nobody needs it any more"
@@ -152,12 +135,7 @@ def explored() -> Explored:
 def test_no_record_that_anybody_has_is_written_over_whatever_happens(
     record_property: Any,
 ) -> None:
-    found = explored()
-    record_property("explored", str(found))
-    print(found)
-    assert found.wrong == []
-    assert found.states == {one.__name__ for one in Restore.states}
-    assert found.scenes > 100
+    nothing_is_wrong(explored(), Restore, record_property)
 
 
 def _asks_the_record_alone(order: RestoreOrder, record: Record | None, seen: Seen) -> Verdict:
