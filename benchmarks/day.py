@@ -35,8 +35,8 @@ from nodemanager.core.model.world import (
 )
 from nodemanager.core.observe.facts import CloudPollBegun, CloudSeen, Fact, LivesFreed, RecordsSeen
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.plan.plan import Plan
-from nodemanager.core.replay.fold import Decision, Start, State, after_decision, after_fact, decide
+from nodemanager.core.plan.plan import Plan, plan
+from nodemanager.core.replay.fold import Decision, Start, State, after_decision, after_fact
 from nodemanager.core.replay.whatif import as_cleaned
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.reading import outline
@@ -163,7 +163,7 @@ class Day:
             breaker=state.breaker,
             slots=state.slots,
         )
-        made = decide(snapshot, self.settings, new_records=state.new_records, before=state.plan)
+        made = plan(snapshot, self.settings, new_records=state.new_records, before=state.plan)
         self.state = after_decision(state, made, snapshot.now, self.settings)
         self.journal.decided(Decision(snapshot, made, state.new_records, 0.01))
         self.decisions += 1

@@ -12,9 +12,9 @@ from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.facts import CloudSeen, NodesExplained, RecordsSeen
 from nodemanager.core.observe.history import Nodes, Records
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.plan import Plan, plan
 from nodemanager.core.replay.evidence import Evidence
-from nodemanager.core.replay.fold import Start, after_decision, after_fact, decide, settings_after
+from nodemanager.core.replay.fold import Start, after_decision, after_fact, settings_after
 from nodemanager.core.replay.spending import Account
 from nodemanager.errors import JournalError
 from nodemanager.journal.reading import Decided, JournalEntry, read
@@ -52,7 +52,7 @@ class Fold:
             return None
         if isinstance(entry, Decided):
             snapshot = replace(entry.snapshot, history=self.state.history)
-            made = decide(snapshot, entry.settings, new_records=entry.new_records)
+            made = plan(snapshot, entry.settings, new_records=entry.new_records)
             is_same = digest(verdicts_of(made)) == entry.digest
             self.state = after_decision(self.state, made, snapshot.now, entry.settings)
             return ReplayedDecision(snapshot, entry, made, is_same)

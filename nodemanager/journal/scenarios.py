@@ -32,9 +32,9 @@ from nodemanager.core.observe.facts import (
 )
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.destroy import ShutdownOrder
-from nodemanager.core.plan.plan import Plan
+from nodemanager.core.plan.plan import Plan, plan
 from nodemanager.core.replay import whatif
-from nodemanager.core.replay.fold import Start, after_decision, after_fact, decide
+from nodemanager.core.replay.fold import Start, after_decision, after_fact
 from nodemanager.core.replay.whatif import By, LifeEnd, Sign, World, is_life, life_of
 from nodemanager.core.replay.worth import ReplayOutcome
 from nodemanager.core.safety import breaker as breakers
@@ -344,7 +344,7 @@ class Scenario:
         assert self._settings is not None
         snapshot = self._snapshot(entry.snapshot)
         before, last = self._state.breaker, self._state.plan
-        made = decide(snapshot, self._settings, new_records=entry.new_records, before=last)
+        made = plan(snapshot, self._settings, new_records=entry.new_records, before=last)
         self._state = after_decision(self._state, made, snapshot.now, self._settings)
         if made.breaker is not before:
             self._count_opening(before)

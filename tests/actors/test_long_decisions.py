@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from nodemanager.actors.daemon.context import REST
-from nodemanager.core.plan.plan import Plan
-from nodemanager.core.replay.fold import decide
+from nodemanager.core.plan.plan import Plan, plan
 from tests.actors.conftest import HOUR, MakeRig
 
 
@@ -25,9 +24,9 @@ def test_a_decision_that_takes_long_leaves_most_of_the_time_to_all_else_u13(
     def slowly(*given: Any, **more: Any) -> Plan:
         decided.append(rig.clock.boottime())
         rig.clock.advance(took_s)
-        return decide(*given, **more)
+        return plan(*given, **more)
 
-    monkeypatch.setattr("nodemanager.actors.daemon.decisions.decide", slowly)
+    monkeypatch.setattr("nodemanager.actors.daemon.decisions.plan", slowly)
     rig.start()
     rig.turn(600)
     assert len(rig.lines("record.cleaned")) == 25

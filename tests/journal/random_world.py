@@ -44,15 +44,8 @@ from nodemanager.core.observe.facts import (
 )
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Expected, Flight, Limits, Snapshot
-from nodemanager.core.plan.plan import Plan
-from nodemanager.core.replay.fold import (
-    Decision,
-    Start,
-    after_decision,
-    after_fact,
-    decide,
-    settings_after,
-)
+from nodemanager.core.plan.plan import Plan, plan
+from nodemanager.core.replay.fold import Decision, Start, after_decision, after_fact, settings_after
 from nodemanager.journal.api import Journal
 from nodemanager.journal.logged import EventRecorder
 from nodemanager.lib import log
@@ -334,7 +327,7 @@ class RandomWorld:
         )
         # A replay decides without the plan before.
         before = self.plans[-1] if self.plans else None
-        made = decide(snapshot, self.settings, new_records=state.new_records, before=before)
+        made = plan(snapshot, self.settings, new_records=state.new_records, before=before)
         self.snapshots.append((snapshot, self.settings, state.new_records))
         self.plans.append(made)
         self.state = after_decision(state, made, snapshot.now, self.settings)

@@ -13,8 +13,7 @@ import mock
 from nodemanager.actors.daemon import decisions
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.plan.plan import Plan
-from nodemanager.core.replay.fold import decide
+from nodemanager.core.plan.plan import Plan, plan
 from tests.simulation import faults, health
 from tests.simulation.aftermath import Aftermath
 from tests.simulation.boot_loops import BootLoops
@@ -125,7 +124,7 @@ def play(
     is_held = Random(f"{scenario.seed}/whole").random() < HELD
     with (
         mock.patch.object(decisions, "secrets", secrets),
-        mock.patch.object(decisions, "decide", _held(world) if is_held else decide),
+        mock.patch.object(decisions, "plan", _held(world) if is_held else plan),
     ):
         _play(world, scenario)
     digest = hashlib.sha256(
@@ -152,8 +151,8 @@ def _held(world: World) -> Callable[..., Plan]:
     def held(
         snapshot: Snapshot, settings: Settings, *, new_records: bool, before: Plan | None
     ) -> Plan:
-        made = decide(snapshot, settings, new_records=new_records, before=before)
-        if made != decide(snapshot, settings, new_records=new_records):
+        made = plan(snapshot, settings, new_records=new_records, before=before)
+        if made != plan(snapshot, settings, new_records=new_records):
             world.violate("L4", f"plan {made.plan_id} is another one by what it takes over")
         return made
 

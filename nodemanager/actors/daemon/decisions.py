@@ -29,8 +29,8 @@ from nodemanager.core.observe.history import Nodes
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.leftovers import counts
 from nodemanager.core.plan.orders import BootOrder
-from nodemanager.core.plan.plan import Plan
-from nodemanager.core.replay.fold import Decision, decide
+from nodemanager.core.plan.plan import Plan, plan
+from nodemanager.core.replay.fold import Decision
 
 # Logs each order of a plan, and begins its workflow.
 
@@ -142,7 +142,7 @@ class Decisions:
         self._operators.questions.before_plan()
         snapshot = context.snapshot(plan_id)
         new_records, before = context.state.new_records, context.state.plan
-        made = decide(snapshot, context.settings, new_records=new_records, before=before)
+        made = plan(snapshot, context.settings, new_records=new_records, before=before)
         is_first = context.state.backlog.first_clean
         context.after_decision(made, now)
         if is_first and made.backlog:

@@ -1,7 +1,7 @@
 """How each fact and each decision changes what the daemon knows: one state, one fold.
 
-A replay folds the recorded facts under the recorded settings with the same functions, so it comes
-to the recorded verdicts.
+A replay folds the recorded facts under the recorded settings with the same functions, and decides
+with the same `plan`, so it comes to the recorded verdicts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import ours_in_scheduler, scheduler_listed
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan import leftovers
-from nodemanager.core.plan.plan import Plan, plan
+from nodemanager.core.plan.plan import Plan
 from nodemanager.core.safety import boot_loops
 from nodemanager.core.safety import breaker as breakers
 
@@ -250,13 +250,6 @@ def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> Iterat
 
 def settings_after(settings: Settings, fact: Fact) -> Settings:
     return fact.settings if isinstance(fact, SettingsTaken) else settings
-
-
-def decide(
-    snapshot: Snapshot, settings: Settings, *, new_records: bool, before: Plan | None = None
-) -> Plan:
-    """The plan of a snapshot; the daemon and a replay decide by this function."""
-    return plan(snapshot, settings, new_records=new_records, before=before)
 
 
 def after_decision(state: State, made: Plan, at: float, settings: Settings) -> State:
