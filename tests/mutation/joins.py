@@ -11,8 +11,8 @@ JOINS = (
         "D17",
         "time in which the scheduler did not answer counts as one in which it did not hear a node",
         "core/observe/ended.py",
-        "return listing.started_at - since",
-        "return now - since",
+        "else listing.started_at - since",
+        "else snapshot.now - since",
         "tests/core/judge/test_joining.py::"
         "test_time_in_which_the_scheduler_did_not_answer_counts_for_nothing_d17",
     ),
@@ -126,9 +126,8 @@ JOINS = (
         "D17",
         "an answer of long ago says that a node is not up",
         "core/observe/ended.py",
-        "if since is None or listing is None or now - listing.started_at > "
-        "settings.poll_stale_after:",
-        "if since is None or listing is None:",
+        "listing = fresh_answer(snapshot, settings)",
+        "listing = snapshot.history.scheduler",
         f"{_TESTS}test_an_old_answer_says_of_none_that_it_is_not_up_d17",
     ),
     TextMutant(

@@ -286,9 +286,7 @@ def _after_orders(state: State, at: float, settings: Settings, *, with_errands: 
 def _after_step(state: State, one: Learned, own: OwnNews, settings: Settings) -> State:
     """The state with what a step of a workflow learned."""
     at = own.at
-    created = one.node_id if isinstance(one, news.NodeExpected) else None
-    refused = one.node_id if isinstance(one, news.CreateRefused) else None
-    state = learned(state, one, at, nodes_now(state, created, refused), settings)
+    state = learned(state, one, at, _nodes_now(state, one), settings)
     if state.ended:
         state = changed(state, expected=without_ended(state.expected, state.ended))
     if isinstance(one, news.NodeGone):
@@ -433,16 +431,16 @@ def _expecting(state: State, one: news.NodeExpected, now: float, nodes: int) -> 
     return changed(state, created=created, limits=limits)
 
 
-def nodes_now(state: State, created: str | None = None, refused: str | None = None) -> int:
-    """The number of nodes, with those created since the last listing and the one `created`.
+def _nodes_now(state: State, one: Learned) -> int:
+    """The number of nodes, with those created since the last listing and the one created just now.
 
-    Listed nodes that may yet be refused don't count, nor does the one that was `refused` just now.
+    Listed nodes that may yet be refused don't count, nor does the one that was refused just now.
     """
-    planned = state.plan.counts.get("nodes", 0) if state.plan is not None else 0
-    ids, present = (
-        {one.node_id for one in state.expected.values()} | {created},
-        state.history.present,
-    )
+    created = one.node_id if isinstance(one, news.NodeExpected) else None
+    refused = one.node_id if isinstance(one, news.CreateRefused) else None
+    planned = 0 if state.plan is None else state.plan.counts.get("nodes", 0)
+    present = state.history.present
+    ids = {expected.node_id for expected in state.expected.values()} | {created}
     unmade = (state.flights.going_on | {refused}) & present.keys()
     return max(0, planned + len(ids - {None} - present.keys()) - len(unmade))
 

@@ -123,7 +123,7 @@ class NodeFacts:
 
         None of it if the scheduler has called it up, or if nobody watched it from its boot on.
         """
-        unjoined_s = unjoined_for(subject.own, self.history, self.now, self.settings)
+        unjoined_s = unjoined_for(subject.own, self.snapshot, self.settings)
         if unjoined_s is None:
             return {}
         limit_s = self.settings.boot_fail_after

@@ -12,6 +12,7 @@ from nodemanager.core.model.world import CloudNode, Record, life_key
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.nodes_by_record import bears
 from nodemanager.core.observe.queries import is_called_gone
+from nodemanager.core.observe.scheduled import fresh_answer
 from nodemanager.core.observe.signs import waits_for_first_ping
 from nodemanager.core.observe.snapshot import Flight, Snapshot
 from nodemanager.core.observe.unlisted import created_by, id_to_ask_by
@@ -38,16 +39,14 @@ def waits_to_join(record: Record, history: History) -> bool:
     return known is not None and known.waits
 
 
-def unjoined_for(record: Record, history: History, now: float, settings: Settings) -> float | None:
+def unjoined_for(record: Record, snapshot: Snapshot, settings: Settings) -> float | None:
     """Seconds from the first to the newest answer of those in a row that said that it is not up.
 
     None if the newest said otherwise, or is not fresh. It may have come up since.
     """
-    listing = history.scheduler
-    since = history.unjoined.get(life_key(record.uuid, record.incarnation))
-    if since is None or listing is None or now - listing.started_at > settings.poll_stale_after:
-        return None
-    return listing.started_at - since
+    listing = fresh_answer(snapshot, settings)
+    since = snapshot.history.unjoined.get(life_key(record.uuid, record.incarnation))
+    return None if since is None or listing is None else listing.started_at - since
 
 
 NO_FLIGHT = Flight("", 0.0)

@@ -203,7 +203,7 @@ def test_an_old_answer_says_of_none_that_it_is_not_up_d17() -> None:
     made = booting(poll_stale_after=300.0)
     told(made, UNREACHED, lasts=GRACE - 2 * ROUND)
     silent_scheduler(made, 900.0)
-    assert unjoined_for(made.record("r1"), made.history, made.now, made.settings) is None
+    assert unjoined_for(made.record("r1"), made.snapshot(), made.settings) is None
     assert made.of_node("i-r1").reason is Reason.UNJOINED
     assert made.destroyed == []
 
@@ -351,10 +351,10 @@ def test_a_word_on_the_machine_before_is_none_on_the_next_one_d17_d7() -> None:
     # That it is lost says nothing of the next one, as long as it is listed.
     lost = replace(before, state=DOWN, responds=False)
     told(made, lost, lasts=5 * ROUND)
-    assert unjoined_for(made.record("r5"), made.history, made.now, made.settings) is None
+    assert unjoined_for(made.record("r5"), made.snapshot(), made.settings) is None
     made.change_node("i-r1", state=CloudState.TERMINATED)
     told(made, lost, lasts=5 * ROUND)
-    unjoined_s = unjoined_for(made.record("r5"), made.history, made.now, made.settings)
+    unjoined_s = unjoined_for(made.record("r5"), made.snapshot(), made.settings)
     assert unjoined_s is not None
     assert unjoined_s <= 5 * ROUND
 
