@@ -103,7 +103,7 @@ def _always(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation
 
 
 def _forbidden(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
-    """C8 to C10: an action in flight, a hold, and what stops all cleaning."""
+    """An action in flight, a hold, and what stops all cleaning (C8 to C10)."""
     grounds = order.grounds
     flights = look.flights + (() if grounds is None else grounds.flights)
     if flights:
@@ -121,7 +121,7 @@ def _forbidden(order: CleanOrder, look: Look, before: Record) -> Iterator[Violat
 
 
 def _last_look(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
-    """C11: the record was read again, unchanged, and the cloud was asked, both in time."""
+    """The record was read again, unchanged, and the cloud was asked, both in time (C11)."""
     signs = look.signs
     if look.reading.at > order.not_after:
         yield Violation("C11", {"late_s": look.reading.at - order.not_after})
@@ -147,7 +147,7 @@ def _is_blind(order: CleanOrder) -> bool:
 
 
 def _write(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
-    """C12: conditional on the version judged, or behind a fence that stood and hid no ping."""
+    """Conditional on the version judged, or behind a fence that stood and hid no ping (C12)."""
     terms, signs = look.terms, look.signs
     if terms.guarantee is Guarantee.CAS:
         if before.version != signs.version:
@@ -168,7 +168,7 @@ def _pings(signs: Signs) -> tuple[float | None, float | None, str | None]:
 
 
 def _after_shutdown(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
-    """C20: the record is of the node that we destroyed, and no other node has its tag."""
+    """The record is of the node that we destroyed, and no other node has its tag (C20)."""
     if before.instance_id not in (None, order.instance_id):
         yield Violation("C20", {"node": before.instance_id, "judged": order.instance_id})
     elif before.instance_id is None and order.incarnation is None:
@@ -183,7 +183,7 @@ def _after_shutdown(order: CleanOrder, look: Look, before: Record) -> Iterator[V
 
 
 def _create_refused(order: CleanOrder, look: Look, before: Record) -> Iterator[Violation]:
-    """U6: the claim brought no node."""
+    """The claim brought no node (U6)."""
     if before.first_ping_at is not None or before.last_ping_at is not None:
         yield Violation("U6", {"detail": "it was pinged"})
     for node in (*_answers(look), *look.listed):
@@ -219,7 +219,7 @@ def _pings_in_vain(grounds: Grounds, look: Look, before: Record) -> Iterator[Vio
 
 
 def _denied_long_enough(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
-    """P6: denied by tag, and by id where it has one, unbroken for longer than the window."""
+    """Denied by tag, and by id where it has one, unbroken for longer than the window (P6)."""
     terms, at, absence = grounds.windows, grounds.reading.at, grounds.absence
     limit_s = terms.node_stale_after
     asked = [("tag", grounds.asked_by_tag)]
@@ -271,7 +271,7 @@ def _stale(order: CleanOrder, grounds: Grounds, look: Look, before: Record) -> I
 
 
 def _nothing_listed(grounds: Grounds, look: Look, before: Record) -> Iterator[Violation]:
-    """C4: no listed node may be the record's own."""
+    """No listed node may be the record's own (C4)."""
     for node in (*grounds.listed, *grounds.partially_listed_nodes, *look.listed):
         if _may_be(node, before):
             yield Violation("C4", {"node": node.id, "state": node.state.value})
@@ -279,7 +279,7 @@ def _nothing_listed(grounds: Grounds, look: Look, before: Record) -> Iterator[Vi
 
 
 def _fresh_polls(grounds: Grounds, look: Look) -> Iterator[Violation]:
-    """C7: the records judged on, and every poll, were fresh."""
+    """The records judged on, and every poll, were fresh (C7)."""
     planned_s, now_s = grounds.windows.poll_stale_after, look.terms.poll_stale_after
     judged_on = ("records judged on", grounds.base_started_at, grounds.reading.at, planned_s)
     polls = [(name, began, look.reading.at, now_s) for name, began in sorted(look.polls.items())]
@@ -291,7 +291,7 @@ def _fresh_polls(grounds: Grounds, look: Look) -> Iterator[Violation]:
 
 
 def _word(order: CleanOrder, grounds: Grounds, look: Look) -> Iterator[Violation]:
-    """C2: the node's worker state is neither busy nor idle, or its last ping is old."""
+    """The node's worker state is neither busy nor idle, or its last ping is old (C2)."""
     signs, reading = look.signs, look.reading
     if signs.worker_state not in (WorkerState.BUSY, WorkerState.IDLE):
         return
@@ -312,7 +312,7 @@ def _word(order: CleanOrder, grounds: Grounds, look: Look) -> Iterator[Violation
 
 
 def _trust(order: CleanOrder, grounds: Grounds, look: Look) -> Iterator[Violation]:
-    """T1: the clock that measured the silence had not just jumped, and was read lately.
+    """The clock that measured the silence had not just jumped, and was read lately (T1).
 
     And no stamp of the record tells of a jump back where none is known. Behind a fence of ours only
     we stamp it.
@@ -349,7 +349,7 @@ def _set_back_by(signs: Signs) -> float:
 
 
 def _absence(grounds: Grounds, look: Look) -> Iterator[Violation]:
-    """C5: the absence of this incarnation's node lasted, in enough listings."""
+    """The absence of this incarnation's node lasted, in enough listings (C5)."""
     seen, terms = grounds.absence, grounds.windows
     listings = seen.listings if seen is not None else 0
     lasted_s = seen.last_at - seen.first_at if seen is not None else 0.0
@@ -365,7 +365,7 @@ def _absence(grounds: Grounds, look: Look) -> Iterator[Violation]:
 def _order_of_listings(
     order: CleanOrder, grounds: Grounds, look: Look, before: Record
 ) -> Iterator[Violation]:
-    """C6: the records were listed before the cloud, and no other version was seen since."""
+    """The records were listed before the cloud, and no other version was seen since (C6)."""
     signs = grounds.signs
     if grounds.base_ended_at is None or grounds.cloud_started_at is None:
         yield Violation("C6", {"detail": "a listing is missing"})
@@ -385,7 +385,7 @@ def _order_of_listings(
 def _denial(
     grounds: Grounds, look: Look, before: Record, *, in_vain: bool = False
 ) -> Iterator[Violation]:
-    """C11: no answer showed the node, and the denial came late enough to count.
+    """No answer showed the node, and the denial came late enough to count (C11).
 
     The node of one that pings `in_vain` has been denied for long (P6), and is as old as that, but
     for the time that its create may have taken.

@@ -24,7 +24,7 @@ def forged(**settings: object) -> World:
 
 
 def test_a_claim_is_told_the_node_that_bears_its_tag_p1a() -> None:
-    """X4, P1a: whatever the first ping named. A manager killed before this write finds it anew."""
+    """Whatever the first ping named (X4, P1a). A manager killed before this write finds it anew."""
     assert forged().round().binds == (ORDER,)
 
 

@@ -91,7 +91,7 @@ def test_life_or_no_answer_at_the_last_look_keeps_the_record_c11(
     ],
 )
 def test_a_malformed_id_is_as_none_c11_p1a(claimed: bool, expected: tuple[Kind, Reason]) -> None:
-    """P1a, N12: the cloud calls what the record names no node's id. A denial it is not."""
+    """The cloud calls what the record names no node's id (P1a, N12). A denial it is not."""
     made = gone(claimed=claimed, instance_id="x")
     assert last_look(made, found={"malformed": True}) == expected
 
@@ -225,8 +225,11 @@ def test_a_denial_counts_only_visible_after_past_the_first_ping_c11(
 def test_a_denial_is_as_old_as_its_question_c11(
     took_s: float | None, expected: Reason, pinged: bool
 ) -> None:
-    """A1: the cloud may have said it when the node was too young to be shown. It counts from 300 s
-    past the first ping, or 520 s past the last sign of a claim; now is 20 s later."""
+    """The cloud may have said it when the node was too young to be shown (A1).
+
+    It counts from 300 s past the first ping, or 520 s past the last sign of a claim; now is 20 s
+    later.
+    """
     settings = {"node_stale_after": 100.0, "boot_fail_after": 100.0}
     settles_s = gone().now - START
     age_s = (320.0 if pinged else 540.0) - settles_s
@@ -363,8 +366,10 @@ def test_that_no_other_node_bears_its_uuid_counts_once_a_twin_would_be_seen_c20(
 def test_a_twin_of_one_that_never_pinged_is_as_old_as_that_c20(
     claimed: float, launched: float | None, expected: tuple[Kind, Reason]
 ) -> None:
-    """A2: a create may take effect boot_fail_after + 120 s past its claim; nobody measures the
-    cloud's clock, so a launch counts from a minute later."""
+    """A create may take effect boot_fail_after + 120 s past its claim (A2).
+
+    Nobody measures the cloud's clock, so a launch counts from a minute later.
+    """
     made, order = destroyed(pinged=False, quiet=claimed)
     created_at = None if launched is None else made.ago(launched)
     assert last_look(made, order=replace(order, created_at=created_at)) == expected
@@ -570,7 +575,7 @@ def test_a_denied_pinger_does_not_wait_for_a_clock_that_was_set_back_p6() -> Non
 
 
 def test_a_node_made_late_in_its_claim_is_not_as_old_as_the_denials_p6_c11() -> None:
-    """A2: its create may have taken effect boot_fail_after and two minutes after its claim."""
+    """Its create may have taken effect boot_fail_after and two minutes after its claim (A2)."""
     made = denied_ahead(0)
     while not made.cleaned:
         deny(made)

@@ -305,7 +305,7 @@ def test_a_ping_between_order_and_write_keeps_it_whatever_is_forced() -> None:
 
 
 def test_a_denial_too_soon_after_the_first_ping_does_not_count_whatever_is_forced() -> None:
-    """C11, A1: the cloud's "no such node" is not believed of so young a node."""
+    """The cloud's "no such node" is not believed of so young a node (C11, A1)."""
     young = settled(quiet=100.0, first_ping_at=EPOCH + START - 150.0)
     made = wanted(young, *ALL)
     assert made.cleaned == ["r1"]
@@ -404,7 +404,7 @@ def _untrusted(look: Look) -> Any:
 
 
 def test_a_forced_window_is_not_the_window_of_a_claim_on_its_way() -> None:
-    """C21 reads as C3 in the proof; that of a claim that never pinged stays."""
+    """The proof has one rule for both windows (C3); that of an unpinged claim (C21) stands."""
     made = settled(quiet=9000.0, pinged=False, slot=None)
     wanted(made, "C3")
     order, look, before = looked(made, made.clean_order("r1"))
@@ -414,7 +414,7 @@ def test_a_forced_window_is_not_the_window_of_a_claim_on_its_way() -> None:
 
 
 def test_behind_a_fence_what_was_forced_stays_forced() -> None:
-    """C12: the order goes on as it is."""
+    """The order goes on as it is (C12)."""
     made = wanted(with_a_word(), "C2", "C3")
     judged = made.record("r1")
     behind = replace(judged, version="v1-fenced", fenced=True)

@@ -59,7 +59,7 @@ def test_a_late_ping_is_told_with_what_was_freed_and_how_late_it_was():
 
 
 def test_a_late_ping_that_names_another_instance_is_no_sign_of_life_u8():
-    """U8, X3: with a dead node's secret, and the id of a sibling that lives, nothing is told."""
+    """With a dead node's secret, and the id of a sibling that lives, nothing is told (U8, X3)."""
     made, life = freed()
     made.hear(made.late_ping(life, instance_id="i-sibling"))
     assert made.reported == ()
@@ -67,7 +67,7 @@ def test_a_late_ping_that_names_another_instance_is_no_sign_of_life_u8():
 
 
 def test_what_a_late_ping_names_is_never_taken_for_an_id_that_we_knew_u8():
-    """X3: of a life that only the store remembers nobody knows the id; its tag is asked for."""
+    """Of a life that only the store remembers nobody knows the id; its tag is asked for (X3)."""
     made, life = freed()
     made.hear(made.late_ping(replace(life, record="r9"), instance_id="i-sibling"))
     (sign,) = made.reported
@@ -78,7 +78,7 @@ def test_what_a_late_ping_names_is_never_taken_for_an_id_that_we_knew_u8():
 
 
 def test_a_life_that_ended_because_it_pinged_in_vain_is_told_by_the_cloud_alone_u8_p6():
-    """P6, U8: that it pings on is no news; that a listing shows its node is."""
+    """That it pings on is no news; that a listing shows its node is (P6, U8)."""
     made, life = freed()
     life = replace(life, why="pinger_denied")
     made.history = false_clean.lives_freed(made.history, (life,), made.now)
@@ -169,7 +169,7 @@ def test_a_listing_from_before_the_clean_is_no_sign():
 
 
 def test_the_node_that_we_destroyed_may_still_be_stopping():
-    """C20 waives C4 for it."""
+    """It may still be listed when its record is freed: C4 is not asked of it (C20)."""
     made, life = freed()
     made.history = replace(made.history, freed={life.key: replace(life, why="after_shutdown")})
     made.add_node("r1", state=CloudState.STOPPING)
@@ -454,7 +454,7 @@ def test_it_waits_while_it_may_not_be_written(flag: dict[str, object]):
 
 
 def test_a_ping_alone_gives_nothing_back_u8():
-    """U8, X5: somebody who copied its secret pings with the dead node's own id."""
+    """Somebody who copied its secret pings with the dead node's own id (U8, X5)."""
     made, _ = told_late()
     made.poll()
     assert restore_verdict(made) == ([], [])
@@ -478,7 +478,7 @@ def told_without_an_id(*, claimed: bool = True) -> tuple[World, FreedLife]:
 
 
 def test_without_an_id_it_is_asked_for_by_tag_and_confirmed_gone_as_in_d3_n18():
-    """B3, N18: past visible_after, denied twice."""
+    """Past visible_after, denied twice (B3, N18)."""
     made, _ = told_without_an_id()
     made.round()
     assert made.last is not None
@@ -515,7 +515,7 @@ def test_without_an_id_it_is_given_back_once_the_cloud_has_it_by_tag_u8():
 
 
 def test_one_with_nothing_to_ask_by_holds_it_open_while_it_pings_n18():
-    """B3, N18, P1a: of before our time, and its id, if it had one, is no node's."""
+    """Of before our time, and its id, if it had one, is no node's (B3, N18, P1a)."""
     made, life = told_without_an_id(claimed=False)
     made.poll()
     assert restore_verdict(made) == ([], [Reason.UNVERIFIABLE])

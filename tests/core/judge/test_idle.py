@@ -45,7 +45,7 @@ def reasons(made: World) -> set[Reason]:
 
 
 def test_the_jobs_that_demand_fell_by_may_be_on_the_very_nodes_that_said_idle_d12() -> None:
-    """N1: eight idle nodes for eight jobs; they begin, demand is gone, and no node has pinged."""
+    """Eight idle nodes for eight jobs; they begin, demand is gone, and no node has pinged (N1)."""
     made = idle_pool()
     demand_falls(made)
     assert (made.destroyed, reasons(made)) == ([], {Reason.IDLE_WORD_OLD})

@@ -188,7 +188,7 @@ def twins(made: World) -> None:
 def test_no_order_reaches_a_node_that_a_rule_keeps(
     order: dict[str, Any], happens: Callable[[World], None], reason: Reason
 ) -> None:
-    """C9, D11, T3, P3 and P2 stand above O1 and O2."""
+    """An operator's order (O1, O2) breaks none of these (C9, D11, T3, P3, P2)."""
     made = live(WorkerState.IDLE)
     happens(made)
     made.advance(30.0)
@@ -241,7 +241,7 @@ def test_what_forbids_every_shutdown_forbids_an_operators_too(
 
 
 def test_orders_count_against_the_cycles_cap_of_shutdowns() -> None:
-    """D9: for any reason but idle beyond demand."""
+    """For any reason but idle beyond demand (D9)."""
     made = world(max_nodes=9, max_shutdowns_per_cycle=2)
     for number in range(4):
         made.add_record(f"r{number}")

@@ -553,7 +553,7 @@ def test_a_claim_that_never_pinged_has_a_window_of_its_own_c21(
 def test_a_claim_stands_as_long_as_the_settings_said_that_it_was_made_under_c21_s6(
     window: float, quiet: float, expected: Reason
 ) -> None:
-    """N16: whatever a reload says since."""
+    """Whatever a reload says since (N16)."""
     made = world()
     made.add_record("r1", pinged=False)
     made.change("r1", claim=replace(claim("r1", at=made.ago(0.0)), window=window))

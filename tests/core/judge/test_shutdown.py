@@ -83,7 +83,7 @@ def test_the_table_of_worker_state_and_grace_d1(
 
 
 def test_a_node_that_says_fail_goes_within_its_boot_grace_too_d1() -> None:
-    """N31: it won't get well by waiting, and the forerunner ended it at once."""
+    """It won't get well by waiting, and the forerunner ended it at once (N31)."""
     made = live(WorkerState.DOWN, polls=1, age=100.0)
     assert verdict(made) == (Kind.KEEP, Reason.BOOTING)
     made.change("r1", failed=True)

@@ -203,7 +203,7 @@ def test_a_doubted_listing_with_the_record_that_named_it_starts_it_again_d10_l4(
 
 
 def test_an_unpaired_node_is_not_silent_while_no_ping_could_arrive_d7_d8() -> None:
-    """N15: the registry was down for longer than the window, and is back; its nodes ping soon."""
+    """The registry was down for longer than the window, and is back; its nodes ping soon (N15)."""
     made = live(WorkerState.BUSY)
     made.change("r1", claim=None)
     pinging(made, WorkerState.BUSY, 60, every=60.0)

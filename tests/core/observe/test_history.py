@@ -544,7 +544,7 @@ def test_idle_words_are_counted_and_one_other_word_starts_again_d1() -> None:
 
 
 def test_one_word_that_ten_listings_show_is_one_word_d12() -> None:
-    """N1: the count grew with every listing of the same ping."""
+    """The count grew with every listing of the same ping (N1)."""
     made = world()
     made.add_record("r1")
     made.ping("r1", WorkerState.IDLE)

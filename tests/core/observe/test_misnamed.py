@@ -23,7 +23,7 @@ def misnamed(*, quiet: float = 9000.0, **fields: object) -> tuple[World, Record,
 
 @pytest.mark.parametrize("claimed", [True, False])
 def test_a_sibling_that_it_names_keeps_no_slot_c4_p1a(claimed: bool) -> None:
-    """X4: a compromised node's record was kept for as long as its sibling lived.
+    """A compromised node's record was kept for as long as its sibling lived (X4).
 
     A record of before our time has no tag that says otherwise: there its id still counts.
     """
@@ -53,7 +53,7 @@ def test_a_sibling_that_answers_to_the_last_look_keeps_no_slot_c11_p1a() -> None
 
 
 def test_one_that_pings_as_a_sibling_pings_in_vain_p6_p1a() -> None:
-    """P6, X4: the sibling, asked for by that id, is there; r1's own node is not."""
+    """The sibling, asked for by that id, is there; r1's own node is not (P6, X4)."""
     made, _, sibling = misnamed(quiet=0.0)
     made.with_settings(node_stale_after=1200.0)
     freed = False
@@ -70,7 +70,7 @@ def test_one_that_pings_as_a_sibling_pings_in_vain_p6_p1a() -> None:
 
 
 def test_a_freed_life_is_not_given_back_for_a_siblings_sake_u8_p1a() -> None:
-    """X3: what it pinged with in life was the sibling's id. The sibling lives, and is no sign."""
+    """What it pinged with in life was the sibling's id (X3). The sibling lives, and is no sign."""
     made, _, sibling = misnamed()
     made.settle()
     life = made.free("r1")
@@ -85,7 +85,7 @@ def test_a_freed_life_is_not_given_back_for_a_siblings_sake_u8_p1a() -> None:
 
 
 def test_a_command_for_it_never_reaches_the_sibling_o2_p1a() -> None:
-    """X4: `kill` of the forger's host destroyed the sibling."""
+    """`kill` of the forger's host destroyed the sibling (X4)."""
     made, record, _ = misnamed(quiet=5.0)
     plan = made.round()
     known = Known(made.history, plan.pairs)

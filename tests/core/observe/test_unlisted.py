@@ -39,7 +39,7 @@ def test_after_two_listings_it_is_asked_for_by_id_p6():
 
 
 def test_one_whose_first_ping_somebody_took_away_is_asked_for_too_a5():
-    """P6: it pings on; nobody asked, and demand waited for it for ever."""
+    """It pings on; nobody asked, and demand waited for it for ever (P6)."""
     made = world(max_nodes=1, min_nodes=0)
     made.add_record("r1")
     for _ in range(20):
@@ -230,7 +230,7 @@ def test_our_own_doing_is_no_riddle(flag: dict[str, object]):
 
 
 def test_a_node_that_is_too_young_to_be_listed_is_not_asked_for():
-    """A1 speaks of nodes older than visible_after."""
+    """A listing need show only nodes older than visible_after (A1)."""
     made = world(visible_after=300.0)
     made.add_record("r1", first_ping_at=made.ago(10.0))
     pinging_round(made, 2)
@@ -323,7 +323,7 @@ def until_freed(made: World, *, within: int, **how: Any) -> float | None:
 
 
 def test_a_pinger_denied_for_longer_than_the_window_is_freed_p6() -> None:
-    """P6, X5: somebody pings on with the secret of a node that the cloud has not had for long."""
+    """Somebody pings on with the secret of a node that the cloud has not had for long (P6, X5)."""
     made = in_vain()
     freed_after = until_freed(made, within=40)
     assert freed_after is not None
@@ -361,7 +361,7 @@ def test_a_pinger_is_kept_until_all_there_is_to_ask_by_denies_it_p6(
 
 
 def test_a_malformed_id_denies_nothing_p1a() -> None:
-    """P1a, N12: a record of before our time names "x", which is no node's id."""
+    """A record of before our time names "x", which is no node's id (P1a, N12)."""
     made = in_vain(claimed=False, instance_id="x")
     for _ in range(60):
         assert made.last is not None
@@ -467,7 +467,7 @@ def test_denials_broken_by_a_reload_count_from_the_newest_p6_s6() -> None:
 
 
 def test_one_that_pings_rarely_is_asked_for_all_the_same_p6() -> None:
-    """X5: a ping each quarter of an hour, inside the window, holds the slot no longer either."""
+    """A ping each quarter of an hour, inside the window, holds the slot no longer either (X5)."""
     made = in_vain()
     freed = False
     for number in range(40):
@@ -565,7 +565,7 @@ def test_one_that_the_cloud_has_not_is_no_failed_boot_and_its_claim_expires_d13(
 
 
 def test_while_a_node_that_came_late_is_young_no_denial_counts_p6_d13():
-    """A1 speaks of nodes older than visible_after: another one would be one above max_nodes."""
+    """It need not be listed yet (A1), and another one would be one above max_nodes."""
     made, _ = overdue()
     made.with_settings(min_nodes=1, max_nodes=1, visible_after=300.0)
     deny(made)

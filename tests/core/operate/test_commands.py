@@ -81,7 +81,7 @@ def test_what_may_be_broken_by_name_is_not_refused(rule: str) -> None:
     ],
 )
 def test_a_force_that_nobody_stands_for_is_refused(by: str, reason: str) -> None:
-    """O3, N9: the proof does not take it either."""
+    """The proof does not take it either (O3, N9)."""
     said = commands.forcing(("C3",), Mark(by, 0.0, reason))
     assert said is not None
     assert (said.result, said.reason) == (Result.REFUSED, Reason.NEVER_FORCED)
@@ -175,7 +175,7 @@ def history_with(listed: list[CloudState], lives: list[float | None]) -> History
 def test_only_a_node_that_is_known_to_be_gone_needs_no_order(
     destroyed: set[str], listed: list[CloudState], lives: list[float | None], is_gone: bool
 ) -> None:
-    """O1, O2."""
+    """A kill or a drain of any other one is refused (O1, O2)."""
     history = history_with(listed, lives)
     snapshot = Snapshot("p", 10.0, EPOCH, history)
     plan = Plan("p", history, Breaker(), NO_PAIRS)
@@ -229,7 +229,7 @@ def test_a_node_that_is_not_listed_yet_is_not_taken_for_gone() -> None:
 def test_an_unlisted_node_that_the_cloud_has_is_not_taken_for_gone(
     held: bool, kills: tuple[Result, str | None], drains: tuple[Result, str | None]
 ) -> None:
-    """D13, O1, O2: asked by id, the cloud has it, and the plan judges it as if it were listed."""
+    """Asked by id, the cloud has it, and the plan judges it as if it were listed (D13, O1, O2)."""
     made = world(max_nodes=4, min_nodes=0, boot_fail_after=600.0, node_stale_after=1200.0)
     made.add_record("r1", instance_id="i-r1")
     born = node("r1", created_at=made.ago(0.0), held=held)
@@ -247,7 +247,7 @@ def test_an_unlisted_node_that_the_cloud_has_is_not_taken_for_gone(
 
 
 def test_an_unlisted_node_that_pings_is_not_taken_for_gone() -> None:
-    """P6, O1, O2: asked by id, the cloud has it; a drain waits until it is listed again."""
+    """Asked by id, the cloud has it; a drain waits until it is listed again (P6, O1, O2)."""
     made = world(max_nodes=4, min_nodes=0)
     made.add_record("r1", instance_id="i-r1")
     born = node("r1", created_at=made.ago(10_000.0))

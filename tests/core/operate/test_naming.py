@@ -145,7 +145,7 @@ def test_a_hostname_is_its_present_bearers_and_not_the_dead_ones() -> None:
 
 
 def test_a_held_node_keeps_its_name_when_its_record_pairs_with_a_twin() -> None:
-    """C9: the record still names the first node; what holds it must be there to release."""
+    """The record still names the first node; what holds it must be there to release (C9)."""
     made = world()
     made.add_record("r1", slot=1, instance_id="i-first")
     made.add_node("r1", id="i-twin")

@@ -291,7 +291,7 @@ def test_a_hold_on_one_thing_keeps_no_other_node_s_c9() -> None:
 
 @pytest.mark.parametrize("tried", [False, True], ids=["due", "waiting-for-its-next-try"])
 def test_a_hold_on_one_thing_keeps_nothing_else_of_its_node_c9(tried: bool) -> None:
-    """C9, N25: an operator holds an interface; the node's volume is released all the same."""
+    """An operator holds an interface; the node's volume is released all the same (C9, N25)."""
     made = settled()
     ledger = due_in(made)
     if tried:

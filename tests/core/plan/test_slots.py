@@ -132,7 +132,7 @@ def test_a_slot_with_a_node_that_is_there_or_may_come_does_not_leak() -> None:
 
 
 def test_a_record_that_we_just_freed_does_not_leak_though_the_listing_still_shows_it() -> None:
-    """O12: right after a clean the status said that no window frees its slot."""
+    """Right after a clean the status said that no window frees its slot (O12)."""
     made = world(node_stale_after=WINDOW)
     made.add_record("r1", quiet=8000.0)
     made.settle()

@@ -184,7 +184,7 @@ def destroy(made: World, *numbers: int, refused: bool = False) -> None:
     ],
 )
 def test_a_node_is_not_lost_from_when_its_destroy_was_sent_l3(rounds: int, every: float) -> None:
-    """L3: nobody knows yet that these two of five are gone."""
+    """Nobody knows yet that these two of five are gone (L3)."""
     made = pool_of(5)
     destroy(made, 0, 1)
     for _ in range(rounds):
@@ -208,7 +208,7 @@ def test_a_destroyed_node_that_a_late_listing_shows_once_more_is_not_lost_l3() -
 
 
 def test_a_destroyed_node_listed_for_long_and_never_confirmed_gone_is_not_lost_l3() -> None:
-    """L3: its destroy stands no more soon after, but no listing since it was sent counts."""
+    """Its destroy stands no more soon after, but no listing since it was sent counts (L3)."""
     made = pool_of(5)
     destroy(made, 0, 1)
     for _ in range(13):
@@ -231,7 +231,7 @@ def test_a_destroy_before_a_long_outage_explains_the_listing_after_it_l3() -> No
 
 
 def test_a_destroy_explains_no_other_nodes_loss_l3() -> None:
-    """L3: of the other eight, three are more than 0.3."""
+    """Of the other eight, three are more than 0.3 (L3)."""
     made = pool_of(10)
     destroy(made, 0, 1)
     lose(made, 0, 1, 2, 3, 4)
@@ -298,7 +298,7 @@ def test_nodes_of_another_pool_may_leave_l3_t3() -> None:
 
 
 def test_foreign_machines_in_the_listing_may_leave_l3a() -> None:
-    """L3a, N8: ten untagged machines that `[Cloud List]` matches belong to nobody's record."""
+    """Ten untagged machines that `[Cloud List]` matches belong to nobody's record (L3a, N8)."""
     made = pool_of(5)
     for number in range(10):
         made.add_node(id=f"foreign{number}", pool=None)
@@ -309,7 +309,7 @@ def test_foreign_machines_in_the_listing_may_leave_l3a() -> None:
 
 
 def test_untagged_nodes_that_our_records_name_may_not_leave_l3a() -> None:
-    """L3a: nodes of before our time bear no tag, and are known by the id that they ping with."""
+    """Nodes of before our time bear no tag, and are known by the id that they ping with (L3a)."""
     made = pool_of(0)
     for number in range(6):
         made.add_record(f"r{number}", claimed=False)
@@ -322,7 +322,7 @@ def test_untagged_nodes_that_our_records_name_may_not_leave_l3a() -> None:
 
 
 def test_records_of_another_pool_may_leave_l3a() -> None:
-    """L3a, N8: another pool prunes ten of sixteen records, and ours are all there."""
+    """Another pool prunes ten of sixteen records, and ours are all there (L3a, N8)."""
     made = pool_of(6)
     for number in range(10):
         made.add_record(f"b{number}", pool="other", claimed=False)
@@ -333,7 +333,7 @@ def test_records_of_another_pool_may_leave_l3a() -> None:
 
 
 def test_records_of_no_pool_count_only_where_they_are_ours_l3a() -> None:
-    """L3a, T3: with another pool in the store, records that name none are nobody's."""
+    """With another pool in the store, records that name none are nobody's (L3a, T3)."""
     made = pool_of(6)
     for number in range(10):
         made.add_record(f"u{number}", pool=None, claimed=False)
@@ -345,7 +345,7 @@ def test_records_of_no_pool_count_only_where_they_are_ours_l3a() -> None:
 
 
 def test_records_that_another_pool_takes_over_are_not_lost_l3a() -> None:
-    """L3a: a record that is listed is not lacking, whatever pool it names by now."""
+    """A record that is listed is not lacking, whatever pool it names by now (L3a)."""
     made = pool_of(6)
     made.records = [replace(one, pool="other", claim=None) for one in made.records]
     made.nodes.clear()
@@ -533,7 +533,7 @@ def test_a_404_of_a_lost_record_closes_nothing_b3() -> None:
 
 @pytest.mark.parametrize("cloud", [True, False], ids=["nodes", "records"])
 def test_what_comes_back_after_a_reset_may_be_lost_anew_b3(cloud: bool) -> None:
-    """B3, N19: a reset excuses what is gone; what is listed again is excused no more."""
+    """A reset excuses what is gone; what is listed again is excused no more (B3, N19)."""
     made = pool_of(6)
     records, nodes = list(made.records), list(made.nodes)
 

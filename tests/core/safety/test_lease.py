@@ -34,7 +34,7 @@ def row(
 def test_a_lease_is_taken_only_after_it_was_watched_for_its_whole_time(
     left_s: float, watched_s: float, may: bool
 ) -> None:
-    """L6, T2: whatever the database's clock says."""
+    """Whatever the database's clock says (L6, T2)."""
     assert may_take(Sighting(row(left_s=left_s), 100.0), 100.0 + watched_s) is may
 
 

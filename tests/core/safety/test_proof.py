@@ -421,7 +421,7 @@ def test_one_that_pings_in_vain_is_held_against_all_that_pings_do_not_say_p6(
 
 
 def test_a_malformed_id_is_nothing_to_have_asked_by_c11_p1a() -> None:
-    """N12: nobody may be freed because the cloud has no node of an id that none can have."""
+    """Nobody may be freed because the cloud has no node of an id that none can have (N12)."""
     assert stale(claimed=False).broken() == []
     assert stale(claimed=False).with_look(malformed=True).broken() == ["C11"]
 

@@ -447,7 +447,7 @@ def test_the_exploration_notices_what_is_wrong_with_a_slow_create(
 def test_a_no_to_a_repeated_create_that_passes_for_the_last_word_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """U6: the create before it may have made a node."""
+    """The create before it may have made a node (U6)."""
     original = setup._creating
 
     def forgets(state: Any, event: Any, seen: Any) -> Any:
