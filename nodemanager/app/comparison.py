@@ -41,7 +41,7 @@ class Comparison:
         self._theirs: ManagerDecision | None = None
         self._since: dict[str, float] = {}
         """By record or node id: since when it has differed (CLOCK_BOOTTIME)."""
-        self._told: dict[str, object] = {}
+        self._logged: dict[str, object] = {}
         """What the log has: options with both values, and ids for as long as they differ."""
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="comparison", daemon=True)
@@ -61,27 +61,27 @@ class Comparison:
 
     def _tell_options(self, found: Differences) -> None:
         for option, both in found.items():
-            if self._told.get(option) != both:
-                self._told[option] = both
+            if self._logged.get(option) != both:
+                self._logged[option] = both
                 self._warn(both, option=option)
 
     def _tell_orders(self, found: Differences, decision: DecisionView) -> None:
         """Of what has differed for longer than a listing may be old, tell each once."""
         now = self._clock.boottime()
         over = self._since.keys() - found.keys()
-        self._told = {told: both for told, both in self._told.items() if told not in over}
+        self._logged = {key: both for key, both in self._logged.items() if key not in over}
         self._since = {id: self._since.get(id, now) for id in found}
         for id, (here, there) in found.items():
             for_s = now - self._since[id]
-            if for_s > decision.settings.poll_stale_after and id not in self._told:
-                self._told[id] = there
+            if for_s > decision.settings.poll_stale_after and id not in self._logged:
+                self._logged[id] = there
                 kind, kept = differs.judged(decision.made, id)
                 self._warn((here or kept, there), for_s=for_s, **{kind: id})
 
     def _warn(self, both: tuple[str | None, str | None], **what: object) -> None:
         here, there = both
-        told = {"holder": self._lease().holder, **what, "here": here, "there": there}
-        self._log.event(Event.LEASE_DIFFERS, level=WARNING, **told)
+        fields = {"holder": self._lease().holder, **what, "here": here, "there": there}
+        self._log.event(Event.LEASE_DIFFERS, level=WARNING, **fields)
 
     # Its thread.
 

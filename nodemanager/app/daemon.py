@@ -151,15 +151,15 @@ class Service:
             self._servers.append(records.face)
             records.served()
             self._log.event(Event.SERVER_STARTED, name="registry", url=records.face.url)
-        told = log.get("nodemanager.daemon")
-        show = self._manage(stack, state, told, records.pings)
+        decision_log = log.get("nodemanager.daemon")
+        show = self._manage(stack, state, decision_log, records.pings)
         timer = ThreadTimer(clock)
         timer.start()
         stack.callback(timer.stop)
         facts = leases or state
         if leases is not None:
             show = self._compared(stack, leases, show)
-        self._shared = Shared(facts, state, records, timer, clock, told, self._log, show)
+        self._shared = Shared(facts, state, records, timer, clock, decision_log, self._log, show)
         self._coming = None if leases is None else self._first_term(stack, leases)
         # Who takes the lease from another one waits first, standing by.
         is_next = self._coming is not None and not self._coming.after_another
@@ -281,7 +281,7 @@ class Service:
         self,
         stack: ExitStack,
         state: StateDirectory,
-        told: log.Logger,
+        decision_log: log.Logger,
         pings: Callable[[], int] | None,
     ) -> Callable[[DecisionView], None]:
         """Serve status and metrics of what is logged by `told` and shown from now on.
@@ -302,7 +302,7 @@ class Service:
             dry_run=self._dry_run,
             lease=self._view,
         )
-        server, show = management.serve(stack, (told, self._log))
+        server, show = management.serve(stack, (decision_log, self._log))
         self._servers.append(server)
         self._reloader.renewals.append(lambda config: server.renew(*management.tokens(config)))
         return show

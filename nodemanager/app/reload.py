@@ -53,7 +53,7 @@ class Reloader:
         file = str(self.config.path)
         self._log.event(Event.DAEMON_RELOADED, file=file, outcome="applied", by=by)
         sdnotify.notify("READY=1")
-        told = [
+        shown = [
             {
                 "option": f"[{change.section}] {change.option}",
                 "old": change.old,
@@ -62,7 +62,7 @@ class Reloader:
             }
             for change in changes
         ]
-        return {"done": True, "problems": [], "changes": told}
+        return {"done": True, "problems": [], "changes": shown}
 
     def _apply(self, system: wiring.System, taken: Config, cloud: CloudDriver | None) -> None:
         """Give the actors and servers what changed. The cloud is asked for its account first."""

@@ -122,9 +122,9 @@ def status(as_json: bool, config: str | None) -> None:
         show.print_json(marks)
         return
     reasons = Counter(one["reason"] for one in marks["items"])
-    told = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
-    waits = f"; waiting: {marks['waits_for']}" if marks.get("waits_for") and told else ""
-    click.echo(f"{len(marks['items'])} items to go{': ' if told else ''}{told}{waits}")
+    counted = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+    waits = f"; waiting: {marks['waits_for']}" if marks.get("waits_for") and counted else ""
+    click.echo(f"{len(marks['items'])} items to go{': ' if counted else ''}{counted}{waits}")
 
 
 @backlog.command(short_help="Let nothing more go.", epilog=examples("backlog stop"))
@@ -243,8 +243,8 @@ def _report(found: Sequence[Json]) -> None:
     from nodemanager.commands import backlog_file
 
     counts = Counter(one["outcome"] for one in found)
-    told = [f"{counts[word]} {word}" for word in (*DONE.values(), *OTHERS) if counts[word]]
-    click.echo(f"{len(found)} items: {', '.join(told)}")
+    counted = [f"{counts[word]} {word}" for word in (*DONE.values(), *OTHERS) if counts[word]]
+    click.echo(f"{len(found)} items: {', '.join(counted)}")
     for one in found:
         if one["outcome"] == ALONE:
             why = one["reason"]

@@ -189,6 +189,6 @@ def lines(shown: dict[str, Any]) -> list[str]:
     rule = [f"{shown['rule']}, on the manual's page of rules"] if shown["rule"] else []
     options = [f"{name}: {help.rstrip('.')}." for name, help in shown["options"].items()]
     see = [f"nodemanager log --{shown['subject']} {shown['id']}"]
-    told = {"rule": rule, "option": options, "ends": shown["ends"], "see": see}
-    below = [f"{label:<8}{text}" for label, texts in told.items() for text in texts]
+    parts = {"rule": rule, "option": options, "ends": shown["ends"], "see": see}
+    below = [f"{label:<8}{text}" for label, texts in parts.items() for text in texts]
     return [f"{shown['id']}: {shown['says']}", *below]

@@ -104,8 +104,8 @@ def init(
     questions = [*QUESTIONS[cloud], *DEMANDS[demand].asks]
     if not traits_of(cloud).near:
         questions.append(PING_HOST)
-    told = parsed(given, sample, questions)
-    answers = answered(questions, told, yes)
+    options = parsed(given, sample, questions)
+    answers = answered(questions, options, yes)
     answers = {**defaults(cloud, demand, path, most, answers), **answers}
     write(path, filled(sample, answers, described), force=force)
     if CAP not in answers and (cap := cap_of(path)):
@@ -186,13 +186,16 @@ def options_of(sample: str) -> list[str]:
     return found
 
 
-def answered(questions: Iterable[Prompt], told: Mapping[str, str], yes: bool) -> dict[str, str]:
+def answered(questions: Iterable[Prompt], options: Mapping[str, str], yes: bool) -> dict[str, str]:
     """The answers by option, and whatever else was told. Raises click.UsageError."""
-    asked = [one for one in questions if not {f"{one.option}{FILE}", one.instead} & told.keys()]
-    missing = [one.option for one in asked if one.option not in told and not one.offered]
+    asked = [one for one in questions if not {f"{one.option}{FILE}", one.instead} & options.keys()]
+    missing = [one.option for one in asked if one.option not in options and not one.offered]
     if yes and missing:
         raise click.UsageError(f"--yes needs --set {' --set '.join(f'{m}=...' for m in missing)}")
-    return {**told, **{one.option: answer(one, told.get(one.option), yes) for one in asked}}
+    return {
+        **options,
+        **{one.option: answer(one, options.get(one.option), yes) for one in asked},
+    }
 
 
 def defaults(

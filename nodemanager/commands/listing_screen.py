@@ -114,11 +114,11 @@ def foot(
 ) -> Text:
     """The counts of the `found` rows, or of all where none was found, and how old they are."""
     counts = Counter(str(one[kind.filters[0]]) for one in (found or rows))
-    told = ", ".join(f"{count} {one}" for one, count in counts.most_common())
+    counted = ", ".join(f"{count} {one}" for one, count in counts.most_common())
     if found or not rows:
         line = f"{len(found)} {kind.what}{'' if len(found) == 1 else 's'}"
     else:
         line = f"no {kind.what} matches; there are"
-    line += f" {told}" if rows and not found else f": {told}" if told else ""
+    line += f" {counted}" if rows and not found else f": {counted}" if counted else ""
     age = span(max(0.0, time.time() - at))
     return show.cell(f"{line}{more}; as of {local(at)}, {age} ago", "dim")

@@ -213,12 +213,12 @@ class _News:
 
 
 def _tell(news: Iterable[LoggedEvent], tell: Callable[[LoggedEvent], None]) -> int:
-    told = 0
+    printed = 0
     for one in news:
         tell(one)
-        told += 1
+        printed += 1
     sys.stdout.flush()
-    return told
+    return printed
 
 
 def _teller(out: Console, *, as_json: bool) -> Callable[[LoggedEvent], None]:

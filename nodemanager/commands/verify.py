@@ -35,13 +35,13 @@ def progress() -> Iterator[Callable[[Json, float], None]]:
                 show.cell(f"{span(waited_s)}: {_line(shown)}")
             )
         return
-    told = ""
+    printed = ""
 
     def tell(shown: Json, waited_s: float) -> None:
-        nonlocal told
-        before, told = told, _line(shown)
-        if told != before:
-            show.say(out, show.cell(f"{span(waited_s)}: {told}"))
+        nonlocal printed
+        before, printed = printed, _line(shown)
+        if printed != before:
+            show.say(out, show.cell(f"{span(waited_s)}: {printed}"))
 
     yield tell
 
@@ -58,8 +58,8 @@ def print_snapshot(shown: Json, attempts: int, waited_s: float) -> None:
         lines["boots"] = _counts(shown["boots"])
     if shown["slots"]:
         lines["slots"] = _slots(shown["slots"])
-    for name, told in lines.items():
-        show.say(out, show.cell(f"{name:<{WIDTH}}{told}"))
+    for name, text in lines.items():
+        show.say(out, show.cell(f"{name:<{WIDTH}}{text}"))
     found = shown["open"]
     if not found:
         return

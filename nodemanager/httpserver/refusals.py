@@ -57,7 +57,7 @@ class Refusals:
         """
         count = self._throttle.to_tell(place_of(error))
         if count:
-            told = "".join(format_exception(error)).strip()
+            trace = "".join(format_exception(error)).strip()
             _log.event(
                 Event.SERVER_FAILED,
                 level=log.ERROR,
@@ -66,5 +66,5 @@ class Refusals:
                 count=count,
                 message=note,
                 error=_QUERY.sub("?...", describe(error)),
-                traceback=_QUERY.sub("?...", told),
+                traceback=_QUERY.sub("?...", trace),
             )

@@ -31,8 +31,8 @@ class LoggedEvent:
     @property
     def level(self) -> str:
         """How bad it is, in lower case."""
-        told: str = self.more.get(LEVEL, "info")
-        return told
+        level: str = self.more.get(LEVEL, "info")
+        return level
 
 
 LEVEL = "level"

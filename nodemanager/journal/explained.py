@@ -132,7 +132,7 @@ def _history(path: Path, explanation: Explanation, part: Part) -> tuple[list[Jso
         if newest and is_flip(one.event, one.reason) and newest[-1]["flips"]:
             newest[-1]["count"] += 1
         elif len(newest) < part.most:
-            newest.append(_told(number, one))
+            newest.append(_history_row(number, one))
         else:
             break
         newest[-1]["number"] = oldest = number
@@ -140,7 +140,7 @@ def _history(path: Path, explanation: Explanation, part: Part) -> tuple[list[Jso
     return newest[::-1], left_out
 
 
-def _told(number: int, one: LoggedEvent) -> Json:
+def _history_row(number: int, one: LoggedEvent) -> Json:
     return {
         "at": timestamp(one.at),
         "number": number,

@@ -218,7 +218,7 @@ class Scenario:
         if isinstance(fact, DestroySent) and fact.node_id in self._world.kept:
             # This scenario does not destroy it, so its absence would be a loss.
             return
-        told = self._state.breaker.reported.keys()
+        reported = self._state.breaker.reported.keys()
         before = self._state.breaker
         if isinstance(fact, SettingsTaken):
             self._settings = self._varied(fact.settings)
@@ -227,8 +227,8 @@ class Scenario:
         if self._state.breaker is not before:
             self._count_opening(before)
             sign = Sign.PINGED if isinstance(fact, (LatePinged, RecordsSeen)) else Sign.LISTED
-            for key in self._state.breaker.reported.keys() - told:
-                self._told(key, course, sign)
+            for key in self._state.breaker.reported.keys() - reported:
+                self._count_hit(key, course, sign)
 
     def _corrected(self, fact: Fact, course: ScenarioState) -> Fact:
         """The fact as it would have been in this scenario."""
@@ -266,7 +266,7 @@ class Scenario:
             if part.cause is not None and part.cause not in standing:
                 self._opened[part.cause.value] += 1
 
-    def _told(self, key: str, course: ScenarioState, sign: Sign) -> None:
+    def _count_hit(self, key: str, course: ScenarioState, sign: Sign) -> None:
         """Count a hit: a freed life whose node lives, as the recording shows (U8)."""
         for end in list(self._world.ends.values()):
             life = end.life

@@ -201,7 +201,7 @@ def _work_together(tasks: list[_Task], tick: Tick) -> list[_Done]:
     # No fork: the caller may have threads.
     context = multiprocessing.get_context("spawn")
     counter: Synchronized[int] = context.Value("q", 0)
-    told = 0
+    ticked = 0
     with ProcessPoolExecutor(
         len(tasks), mp_context=context, initializer=_begin, initargs=(counter,)
     ) as pool:
@@ -210,8 +210,8 @@ def _work_together(tasks: list[_Task], tick: Tick) -> list[_Done]:
             while True:
                 waited = wait(futures, timeout=LOOK_EVERY_S, return_when=FIRST_EXCEPTION)
                 now = counter.value
-                tick(now - told)
-                told = now
+                tick(now - ticked)
+                ticked = now
                 # Its own error, before our end of the others makes theirs.
                 for one in waited.done:
                     one.result()
@@ -247,15 +247,15 @@ def _begin(counter: Synchronized[int]) -> None:
 
 
 def _work_apart(task: _Task) -> _Done:
-    pending, told_at = 0, time.monotonic()
+    pending, counted_at = 0, time.monotonic()
 
     def count(taken: int) -> None:
-        nonlocal pending, told_at
+        nonlocal pending, counted_at
         pending += taken
         now = time.monotonic()
-        if now - told_at > LOOK_EVERY_S and _counter is not None:
+        if now - counted_at > LOOK_EVERY_S and _counter is not None:
             with _counter.get_lock():
                 _counter.value += pending
-            pending, told_at = 0, now
+            pending, counted_at = 0, now
 
     return _work(task, count)

@@ -154,5 +154,5 @@ def decode_changes(data: list[Any]) -> tuple[VerdictChange, ...]:
 
 def _text(verdicts: Iterable[tuple[str, Verdict]]) -> bytes:
     # A verdict's rule follows from the rest.
-    told = [(subject, verdict[:4]) for subject, verdict in verdicts]
-    return json.dumps(told, separators=(",", ":"), default=str).encode("ascii")
+    rows = [(subject, verdict[:4]) for subject, verdict in verdicts]
+    return json.dumps(rows, separators=(",", ":"), default=str).encode("ascii")

@@ -199,8 +199,8 @@ class Logger:
         """Write one line. Fields that are None are left out; `error=` takes an exception."""
         if self.strict:
             _check(event, fields)
-        for told in self.listeners:
-            told(event, level, fields)
+        for listener in self.listeners:
+            listener(event, level, fields)
         if self._std.isEnabledFor(level):
             self._write(level, event, fields)
 
@@ -210,8 +210,8 @@ class Logger:
         """Write one line with `error=` and `traceback=`, for errors that should not happen."""
         if self.strict:
             _check(event, fields)
-        for told in self.listeners:
-            told(event, level, {**fields, LogKey.ERROR: error})
+        for listener in self.listeners:
+            listener(event, level, {**fields, LogKey.ERROR: error})
         if self._std.isEnabledFor(level):
             fields |= {LogKey.ERROR: error, LogKey.TRACEBACK: _traceback(error)}
             self._write(level, event, fields)

@@ -22,7 +22,7 @@ class Throttle:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._counts: Counter[Hashable] = Counter()
-        self._told: dict[Hashable, tuple[float, int]] = {}
+        self._logged: dict[Hashable, tuple[float, int]] = {}
 
     def to_tell(self, thing: Hashable) -> int:
         """Count it; how often it came since it was told of, 0 where that was a moment ago.
@@ -35,11 +35,11 @@ class Throttle:
                 thing = _OTHERS
             self._counts[thing] += 1
             count = self._counts[thing]
-            at, told = self._told.get(thing, (None, 0))
+            at, logged = self._logged.get(thing, (None, 0))
             if at is not None and now - at < EVERY_S:
                 return 0
-            self._told[thing] = (now, count)
-            return count - told
+            self._logged[thing] = (now, count)
+            return count - logged
 
     def count(self, thing: Hashable) -> int:
         """How often it came so far."""

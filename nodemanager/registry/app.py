@@ -199,8 +199,8 @@ class _Ping:
     async def on_post(self, req: Request, resp: Response, uuid: str) -> None:
         if door.FAILED in req.scope:
             raise req.scope.pop(door.FAILED)
-        told = await door.read(req, door.MAX_PING)
-        _send(resp, await self.answer(Ping(_readable(uuid), told, req.remote_addr)))
+        params = await door.read(req, door.MAX_PING)
+        _send(resp, await self.answer(Ping(_readable(uuid), params, req.remote_addr)))
 
     def answered(self) -> int:
         return self._writer.answered
@@ -225,8 +225,8 @@ class _Ping:
         """Log a notice that can't be read; its ping counts."""
         problem = said_of_notice(ping.params).problem
         if problem is not None and (count := self._refusals.to_tell(problem)):
-            told = (ping.uuid, problem, count)
-            log.warning("a ping of %s: %s; one of %d since the last such line", *told)
+            values = (ping.uuid, problem, count)
+            log.warning("a ping of %s: %s; one of %d since the last such line", *values)
 
 
 def _readable(uuid: str) -> str:
@@ -276,8 +276,8 @@ async def _store_error(
     resp.set_header("Retry-After", _RETRY_AFTER_S)
     count = refusals.to_tell(f"store {type(error).__name__}")
     if count:
-        told = (req.method, req.path, token, count, error)
-        log.warning("%s %s failed (%s), one of %d requests since the last such line: %s", *told)
+        values = (req.method, req.path, token, count, error)
+        log.warning("%s %s failed (%s), one of %d requests since the last such line: %s", *values)
 
 
 def _status(error: RemoteError) -> int:

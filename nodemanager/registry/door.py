@@ -164,9 +164,9 @@ class PingDoor:
         first = await receive()
         body = None
         try:
-            told = _told(scope, headers, first)
-            if told is not None:
-                body = await self._answer(Ping(path[1], told, scope["client"][0]))
+            params = _params_of(scope, headers, first)
+            if params is not None:
+                body = await self._answer(Ping(path[1], params, scope["client"][0]))
         except Exception as error:
             scope[FAILED] = error
         if body is None:
@@ -177,7 +177,7 @@ class PingDoor:
         await send({"type": "http.response.body", "body": body})
 
 
-def _told(
+def _params_of(
     scope: Scope, headers: Mapping[bytes, bytes], first: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """The parameters of a complete request; None for an incomplete one."""

@@ -111,15 +111,15 @@ class _Order:
 
 def as_json(reply: Reply) -> dict[str, Any]:
     """The answer as JSON; an error also has falcon's `title` and `description`."""
-    told: dict[str, Any] = {"done": reply.ok, "result": reply.result.value, "message": reply.text}
+    shown: dict[str, Any] = {"done": reply.ok, "result": reply.result.value, "message": reply.text}
     if reply.result in _TITLES:
-        told |= {"title": _TITLES[reply.result], "description": reply.text}
+        shown |= {"title": _TITLES[reply.result], "description": reply.text}
     for key in ("record", "node", "rule", "nearest"):
         if getattr(reply, key) is not None:
-            told[key] = getattr(reply, key)
+            shown[key] = getattr(reply, key)
     if reply.reason is not None:
-        told |= {"reason": reply.reason.value, "measures": plain(reply.measures)}
-    return told
+        shown |= {"reason": reply.reason.value, "measures": plain(reply.measures)}
+    return shown
 
 
 def _command(verb: Verb, id: str | None, given: Mapping[str, Any]) -> Command:
@@ -207,9 +207,9 @@ class _Reload:
 
     async def on_post(self, request: Request, response: Response) -> None:
         by = user_named(request, text_of(await body_of(request, {"by"}), "by")) or "somebody"
-        told = await self.workers.run(self.reload, by)
-        if told is None:
+        reloaded = await self.workers.run(self.reload, by)
+        if reloaded is None:
             raise falcon.HTTPServiceUnavailable(
                 title="no answer", description="the daemon is busy; look at its log"
             )
-        response.media = told
+        response.media = reloaded

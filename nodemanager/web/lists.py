@@ -181,14 +181,14 @@ def orders(asked: ListRequest) -> Json:
 def groups(asked: ListRequest) -> Json:
     """The answer of GET /api/events."""
     since = asked.time("since")
-    told = lately(
+    happened = lately(
         asked.events(),
         asked.decision.snapshot.wall - LATELY_S if since is None else since,
         until=asked.time("until"),
         id=asked.query.get("id"),
         quiet=asked.query.get("all") == "yes",
     )
-    return {**_head(asked), **told}
+    return {**_head(asked), **happened}
 
 
 def decisions(asked: ListRequest) -> Json:

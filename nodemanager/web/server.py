@@ -100,7 +100,7 @@ class _Check:
     """A path that is answered with what `told` gives: whether all is well, and the answer."""
 
     health: Health
-    told: Callable[[Health], tuple[bool, Json]]
+    answer: Callable[[Health], tuple[bool, Json]]
     needs_token: bool = False
 
     async def on_get(self, request: Request, response: Response) -> None:
@@ -109,7 +109,7 @@ class _Check:
             door.lets_in(request)
         else:
             door.opens(request)
-        is_well, response.media = self.told(self.health)
+        is_well, response.media = self.answer(self.health)
         response.status = falcon.HTTP_200 if is_well else falcon.HTTP_503
 
 

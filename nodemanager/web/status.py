@@ -192,7 +192,7 @@ class Status:
             shown["account"] = self.account
             shown["store"] = self.store
             shown["marks"] = [
-                {"kind": kind, "id": id, "host": self.hosts.get(id), **_told(marks[id])}
+                {"kind": kind, "id": id, "host": self.hosts.get(id), **_mark_json(marks[id])}
                 for kind, marks in self.marks.by_kind.items()
                 for id in sorted(marks, key=lambda one: natural(self.hosts.get(one, one)))
             ]
@@ -230,7 +230,7 @@ class Status:
         if mark is None:
             return {word: False}
         shown: Json = {word: True, f"{word}_s": _age(self.marked_at.get(kind), now)}
-        return {**shown, **_told(mark)} if with_names else shown
+        return {**shown, **_mark_json(mark)} if with_names else shown
 
     def _rotation(self, with_names: bool) -> list[Json]:
         """What is left to replace, by size; with names, the nodes."""
@@ -400,7 +400,7 @@ class Board:
         return self.now() - made_at
 
 
-def _told(mark: Mark) -> Json:
+def _mark_json(mark: Mark) -> Json:
     return {"by": mark.by, "since": timestamp(mark.at), "reason": mark.reason}
 
 

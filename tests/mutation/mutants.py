@@ -36,8 +36,8 @@ MUTANTS = (
         "C11",
         "slots whose nodes nobody can ask about are told once, and never again",
         "actors/report/plan_log.py",
-        "            if now - told_at < EVERY_S and notice.count < 2 * told_count:\n",
-        "            if told_count:\n",
+        "            if now - logged_at < EVERY_S and notice.count < 2 * logged_count:\n",
+        "            if logged_count:\n",
         "tests/actors/test_notices.py::"
         "test_leaked_slots_without_an_instance_id_are_told_once_a_day_with_their_command_c11",
     ),

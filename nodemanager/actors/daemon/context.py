@@ -118,10 +118,10 @@ class Context:
         self.log = log
         self.event_log = EventLog(log, settings, inputs.mode)
         self.journal_writer = JournalWriter(inputs.journal, log, inputs.holds_lease)
-        told = Dispatched(since=clock.boottime() if settings.scheduled else None)
+        dispatched = Dispatched(since=clock.boottime() if settings.scheduled else None)
         self.state = State(
             demand=None if settings.demand_polled else (),
-            dispatched=told,
+            dispatched=dispatched,
             writes=Writes(inputs.guarantee),
             backlog=Backlog(*inputs.backlog.load()),
             journal_read=False,

@@ -55,9 +55,9 @@ class Identities:
             self._refused = None
             self._context.log.event(Event.CLOUD_TAKEN, account=account)
             return True
-        told = problem or str(error)
-        if self._refused != told and (kept or error is not None):
-            self._refused = told
+        why = problem or str(error)
+        if self._refused != why and (kept or error is not None):
+            self._refused = why
             self._context.log.event(
                 Event.CLOUD_REFUSED, level=WARNING, account=account, problem=problem, error=error
             )

@@ -139,10 +139,10 @@ class Runner:
         """Take a worker's answer."""
         pool = self._shell.workers_for(message.key.action)
         # The answer is an error where a create was refused in the end.
-        told = message.error or message.answer
-        if isinstance(told, Throttled):
-            self._shell.throttled(told)
-        if isinstance(message.effect, CloudWrite) and not isinstance(told, RemoteError):
+        result = message.error or message.answer
+        if isinstance(result, Throttled):
+            self._shell.throttled(result)
+        if isinstance(message.effect, CloudWrite) and not isinstance(result, RemoteError):
             self._shell.cloud_worked()
         if isinstance(message.effect, StoreWrite):
             self._shell.wrote(message.effect, message.answer, message.error)
@@ -329,8 +329,8 @@ class Runner:
         self._shell.learn(Stepped(key, running))
         for fact in step.facts:
             self._shell.fold(fact)
-        for told in step.tell:
-            self._log.event(told.event, level=told.level, **told.fields)
+        for line in step.tell:
+            self._log.event(line.event, level=line.level, **line.fields)
         for one in step.learn:
             self._shell.learn(one)
         if before is not None:

@@ -326,10 +326,10 @@ class EventLog:
             **breaker.detail,
         )
 
-    def false_cleans(self, told: Iterable[FalseClean]) -> None:
+    def false_cleans(self, found: Iterable[FalseClean]) -> None:
         """Log each false clean, also as a broken rule; it opens the breaker next (U8)."""
-        told = tuple(told)
-        for one in told:
+        found = tuple(found)
+        for one in found:
             life = one.life
             self._log.event(
                 Event.RECORD_FALSE_CLEAN,
@@ -344,7 +344,7 @@ class EventLog:
                 **one.measures,
                 clear=CLEAR,
             )
-        for one in told:
+        for one in found:
             self._log.event(
                 Event.INVARIANT_BROKEN,
                 level=ERROR,

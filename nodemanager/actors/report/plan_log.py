@@ -30,13 +30,13 @@ class Lasting:
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
-        self._told_at: dict[Hashable, float] = {}
+        self._logged_at: dict[Hashable, float] = {}
 
     def due(self, lasting: Collection[T], now: float) -> set[T]:
         """Those of `lasting` to log now; it has all that hold now, and the others have ended."""
         never = float("-inf")
-        due = {one for one in lasting if now - self._told_at.get(one, never) >= self._every_s}
-        self._told_at = {one: now if one in due else self._told_at[one] for one in lasting}
+        due = {one for one in lasting if now - self._logged_at.get(one, never) >= self._every_s}
+        self._logged_at = {one: now if one in due else self._logged_at[one] for one in lasting}
         return due
 
 
@@ -64,15 +64,15 @@ class NoticeLog:
 
     def __init__(self, log: Logger) -> None:
         self._log = log
-        self._told: dict[Reason, tuple[float, int]] = {}
+        self._logged: dict[Reason, tuple[float, int]] = {}
 
     def plan(self, plan: Plan, now: float) -> None:
         """Log the plan's notices that are due."""
         for notice in plan.notices:
-            told_at, told_count = self._told.get(notice.reason, (float("-inf"), 0))
-            if now - told_at < EVERY_S and notice.count < 2 * told_count:
+            logged_at, logged_count = self._logged.get(notice.reason, (float("-inf"), 0))
+            if now - logged_at < EVERY_S and notice.count < 2 * logged_count:
                 continue
-            self._told[notice.reason] = now, notice.count
+            self._logged[notice.reason] = now, notice.count
             self._log.event(
                 notice.event,
                 level=WARNING,
@@ -156,7 +156,7 @@ class DemandLog:
         due = self._rotations.due(news.values(), now)
         ended = self._rotating - sizes.keys()
         self._rotating = frozenset(sizes)
-        for name in sorted(ended | {name for name, told in news.items() if told in due}):
+        for name in sorted(ended | {name for name, state in news.items() if state in due}):
             one = sizes.get(name)
             stalled = one is not None and one.waits is Reason.ROTATION_STALLED
             self._log.event(
@@ -172,11 +172,11 @@ class DemandLog:
     def _tell_unsatisfiable(self, jobs: Sequence[Verdict], plan: Plan, now: float) -> None:
         """Log each unsatisfiable job, but only the first JOBS_TOLD as warnings (U12)."""
         due = self._unsatisfiable.due([(verdict.id, verdict.reason) for verdict in jobs], now)
-        told = 0
+        logged = 0
         for verdict in jobs:
             is_due = (verdict.id, verdict.reason) in due
-            told += is_due
-            level = WARNING if is_due and told <= JOBS_TOLD else DEBUG
+            logged += is_due
+            level = WARNING if is_due and logged <= JOBS_TOLD else DEBUG
             tell_verdict(
                 self._log, Event.JOB_UNSATISFIABLE, level, verdict, {"job": verdict.id}, plan
             )
@@ -201,9 +201,9 @@ class VerdictLog:
         self._log = log
         self._records: dict[str, Reason] = {}
         self._nodes: dict[str, Reason] = {}
-        self._told_records: Sequence[Verdict] = ()
-        self._told_nodes: Sequence[Verdict] = ()
-        self._told_pairs = NO_PAIRS
+        self._logged_records: Sequence[Verdict] = ()
+        self._logged_nodes: Sequence[Verdict] = ()
+        self._logged_pairs = NO_PAIRS
         self._pairs: dict[str, str] = {}
         self._missing: dict[str, tuple[str, Reason | None]] = {}
         """By record: the node of it that no listing shows any more, and why it was kept."""
@@ -229,9 +229,9 @@ class VerdictLog:
 
     def _tell_pairs(self, plan: Plan) -> None:
         self._gone &= plan.history.present.keys()
-        if plan.pairs is self._told_pairs:
+        if plan.pairs is self._logged_pairs:
             return
-        self._told_pairs = plan.pairs
+        self._logged_pairs = plan.pairs
         pairs = {
             node_id: record.uuid
             for node_id, record in plan.pairs.record_of.items()
@@ -371,9 +371,9 @@ class VerdictLog:
 
     def _tell_records(self, plan: Plan) -> None:
         debug = self._log.enabled(DEBUG)
-        if not debug and same_items(plan.records, self._told_records):
+        if not debug and same_items(plan.records, self._logged_records):
             return
-        self._told_records = plan.records
+        self._logged_records = plan.records
         listing = plan.history.records
         records = {} if listing is None else {one.uuid: one for one in listing.items}
         before, after = self._records, {}
@@ -395,9 +395,9 @@ class VerdictLog:
     def _tell_nodes(self, plan: Plan) -> None:
         debug = self._log.enabled(DEBUG)
         verdicts = [view.verdict for view in plan.views]
-        if not debug and same_items(verdicts, self._told_nodes):
+        if not debug and same_items(verdicts, self._logged_nodes):
             return
-        self._told_nodes = verdicts
+        self._logged_nodes = verdicts
         before, after = self._nodes, {}
         for view, verdict in zip(plan.views, verdicts, strict=True):
             reason = verdict.reason

@@ -163,8 +163,8 @@ class NodeShutdownActor(WorkerActor):
         try:
             record = self._context.store.read(effect.record) if effect.record is not None else None
             # The scheduler last: what it says is the newest of all.
-            told = self._in_scheduler(effect.hostnames) if effect.hostnames else ()
-            found = ShutdownEvidence(record, scheduled=told)
+            scheduled = self._in_scheduler(effect.hostnames) if effect.hostnames else ()
+            found = ShutdownEvidence(record, scheduled=scheduled)
         except RemoteError as error:
             found = ShutdownEvidence(None, error=str(error))
         return NodeLooked(found, pins, failed)

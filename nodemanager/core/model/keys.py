@@ -123,6 +123,8 @@ class LogKey(Documented):
 
     # A decision and its execution.
     PLAN = "plan", "Id of the plan that ordered it; the lines of one plan share it."
+    HERE = "here", "What this manager, which stands by, decides."
+    THERE = "there", "What the pool's active manager decides."
     MODE = "mode", "apply, standby, dry-run or read-only."
     GUARANTEE = "guarantee", "cas or fenced: what keeps a clean from overwriting a ping (C12)."
     BY = "by", "Who did it: an operator's command, or the option that did."

@@ -48,7 +48,7 @@ class _Act:
         if seen is None:
             raise falcon.HTTPServiceUnavailable(title="starting", description="no decision yet")
         try:
-            given = await self.site.workers.run(_told, wanted, seen, id)
+            given = await self.site.workers.run(_described, wanted, seen, id)
         except UnknownIdError as error:
             response.status = falcon.HTTP_404
             self._tell(response, session, "odd", str(error), None, wanted)
@@ -92,8 +92,8 @@ class _Act:
         links = [("Back to the overview", "/")]
         if id is not None:
             links.insert(0, (f"Back to {id}", _back(id)))
-        told = {"level": level, "text": text, "links": links, "title": verb.row.heading}
-        self.site.show(response, session, "message.html.j2", **told)
+        shown = {"level": level, "text": text, "links": links, "title": verb.row.heading}
+        self.site.show(response, session, "message.html.j2", **shown)
 
 
 def _verb(given: str) -> Verb:
@@ -107,7 +107,7 @@ def _back(id: str | None) -> str:
     return "/" if id is None else path_of("nodes", id)
 
 
-def _told(verb: Verb, seen: ShownDecision, id: str | None) -> dict[str, Any]:
+def _described(verb: Verb, seen: ShownDecision, id: str | None) -> dict[str, Any]:
     """What the page says about the order. Raises UnknownIdError."""
     decision = seen.decision
     says = consequences(verb, decision.made, decision.snapshot, id)

@@ -136,7 +136,7 @@ def drawn(chart: Chart, samples: Sequence[Sample], begin: float, end: float) -> 
     )
     svg = _svg(
         f"{chart.title} over time",
-        _told(chart, series, shown),
+        _in_words(chart, series, shown),
         [_grid(y, 0.0, step), _time_axis(x), *paths],
     )
     return DrawnChart(svg, _legend(chart, series, shown))
@@ -236,7 +236,7 @@ def _time_axis(x: _Scale) -> Markup:
     return marks
 
 
-def _told(chart: Chart, series: Sequence[Series], samples: Sequence[Sample]) -> str:
+def _in_words(chart: Chart, series: Sequence[Series], samples: Sequence[Sample]) -> str:
     """The chart in words, for who does not see it."""
     said = []
     for one in series:
@@ -249,8 +249,8 @@ def _told(chart: Chart, series: Sequence[Series], samples: Sequence[Sample]) -> 
     return "; ".join(said) + "."
 
 
-def _svg(title: str, told: str, parts: Iterable[Markup]) -> Markup:
+def _svg(title: str, words: str, parts: Iterable[Markup]) -> Markup:
     inner = Markup().join(parts)
     return Markup(
         '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
-    ).format(WIDTH, HEIGHT, escape(f"{title}. {told}"), inner)
+    ).format(WIDTH, HEIGHT, escape(f"{title}. {words}"), inner)

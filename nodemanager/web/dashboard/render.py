@@ -140,9 +140,9 @@ def act_path(verb: str, id: str | None = None) -> str:
     return f"/act/{verb}" + ("" if id is None else f"?{urlencode({'id': id})}")
 
 
-def measures(told: Any) -> str:
+def measures(measured: Any) -> str:
     """All measures of a verdict or event, on one line."""
-    return ", ".join(measure(key, one) for key, one in (told or {}).items() if one is not None)
+    return ", ".join(measure(key, one) for key, one in (measured or {}).items() if one is not None)
 
 
 @cache

@@ -50,8 +50,8 @@ class Sessions:
     def begin(self, role: Role, name: str) -> tuple[Session, str]:
         """A new session and its cookie."""
         session = Session(secrets.token_urlsafe(16), role, name, self._wall() + LASTS_S)
-        told = json.dumps([session.id, session.role, session.name, session.ends_at]).encode()
-        return session, f"{_text(told)}.{_text(self._mac(role, b'cookie', told))}"
+        claims = json.dumps([session.id, session.role, session.name, session.ends_at]).encode()
+        return session, f"{_text(claims)}.{_text(self._mac(role, b'cookie', claims))}"
 
     def read(self, cookie: str | None) -> Session | None:
         """The session of a cookie; None where it is not ours, too old or signed out."""
@@ -59,14 +59,14 @@ class Sessions:
             return None
         body, _, mac = cookie.partition(".")
         try:
-            told, given = _bytes(body), _bytes(mac)
-            id, role, name, ends_at = json.loads(told)
+            claims, given = _bytes(body), _bytes(mac)
+            id, role, name, ends_at = json.loads(claims)
             session = Session(str(id), Role(role), str(name), float(ends_at))
         except (ValueError, TypeError, RecursionError, OverflowError):
             return None
         if self._door.secret(session.role) is None:
             return None
-        if not hmac.compare_digest(self._mac(session.role, b"cookie", told), given):
+        if not hmac.compare_digest(self._mac(session.role, b"cookie", claims), given):
             return None
         if session.ends_at <= self._wall() or session.id in self._ended:
             return None
@@ -88,14 +88,14 @@ class Sessions:
         expected = self.form_token(session).encode()
         return hmac.compare_digest(expected, given.encode("utf-8", "replace"))
 
-    def _mac(self, role: Role, use: bytes, told: bytes) -> bytes:
+    def _mac(self, role: Role, use: bytes, claims: bytes) -> bytes:
         token = self._door.secret(role) or b""
         key = hmac.digest(token, b"nodemanager dashboard", hashlib.sha256)
-        return hmac.digest(key, use + b":" + told, hashlib.sha256)
+        return hmac.digest(key, use + b":" + claims, hashlib.sha256)
 
 
-def _text(told: bytes) -> str:
-    return urlsafe_b64encode(told).rstrip(b"=").decode()
+def _text(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def _bytes(text: str) -> bytes:

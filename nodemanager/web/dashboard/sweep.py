@@ -67,13 +67,13 @@ class Sweeps:
 
     def _work(self, path: Path) -> None:
         try:
-            told, problem = self._advised(path)
+            advice, problem = self._advised(path)
         except (OSError, ValueError) as error:
-            told, problem = None, f"It could not be worked out: {error}"
+            advice, problem = None, f"It could not be worked out: {error}"
         with self._lock:
             result = self.state.result
-            if told is not None:
-                result = {**told, "made_at": self._clock.wall()}
+            if advice is not None:
+                result = {**advice, "made_at": self._clock.wall()}
             self.state = SweepState(problem=problem, result=result)
 
     def _advised(self, path: Path) -> tuple[Mapping[str, Any] | None, str]:
