@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from nodemanager.cloud.azure.errors import Refusal as Azure
-from nodemanager.cloud.ec2.errors import Refusal as Ec2
 from nodemanager.cloud.gce.errors import Refusal as Gce
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.errors import (
@@ -32,11 +31,6 @@ def of_azure(name: str, code: str = "OperationNotAllowed") -> Azure:
 @pytest.mark.parametrize(
     ("refusal", "meaning"),
     [
-        pytest.param(Ec2("InstanceLimitExceeded", "", 400, None), QuotaExceeded, id="ec2"),
-        pytest.param(Ec2("VcpuLimitExceeded", "", 400, None), FamilyQuotaExceeded, id="ec2-family"),
-        pytest.param(
-            Ec2("MaxSpotInstanceCountExceeded", "", 400, None), SpotQuotaExceeded, id="ec2-spot"
-        ),
         pytest.param(of_google("CPUS"), QuotaExceeded, id="gce"),
         pytest.param(of_google("CPUS_ALL_REGIONS"), QuotaExceeded, id="gce-everywhere"),
         pytest.param(of_google("IN_USE_ADDRESSES"), QuotaExceeded, id="gce-addresses"),

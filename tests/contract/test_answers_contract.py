@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from nodemanager.cloud.tags import HOLD_TAG, SIZE_TAG
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome
 from nodemanager.core.plan.availability import client_token
 from nodemanager.errors import (
@@ -72,6 +73,13 @@ def test_pages_that_come_again_are_no_listing(site: CloudSite) -> None:
     assert len(site.driver.list_nodes().items) == 3
 
 
+def test_an_operator_s_hold_on_a_node_is_a_tag_of_it(site: CloudSite) -> None:
+    made(site)
+    site.server.fault(site.listings[-1], after=site.another(SIZE_TAG, HOLD_TAG))
+    assert [node.held for node in site.driver.list_nodes().items] == [True]
+    assert [node.held for node in site.driver.list_nodes().items] == [False]
+
+
 NOT_WHOLE = (
     (200, "", (IncompleteListing,)),
     (200, "<html>Welcome</html>", (IncompleteListing, ForeignAnswer)),
@@ -86,7 +94,11 @@ NOT_WHOLE = (
 """Status and text of what is no cloud's answer, and the errors that it may be."""
 
 
-def test_what_is_not_wholly_the_cloud_s_answer_is_no_listing(site: CloudSite) -> None:
+def test_what_is_not_wholly_the_cloud_s_answer_is_no_listing(
+    site: CloudSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # libcloud would wait a second, and ask again.
+    monkeypatch.setenv("LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS", "1")
     made(site)
     listing = site.listings[-1]
     answers = [(site.plain(status, text), kinds) for status, text, kinds in NOT_WHOLE]

@@ -18,7 +18,7 @@ from nodemanager.errors import CloudError, ConfigError, ForeignAnswer, Throttled
 from tests.cloud.azure import auth as azure_auth
 from tests.cloud.azure.auth import ARC, CLIENT, FEDERATED, SECRET, TENANT, certificate
 from tests.cloud.azure.helpers import cloud, order
-from tests.cloud.azure.server import AzureServer, plain, refusal
+from tests.cloud.azure.server import AzureServer, plain
 from tests.cloud.faults import lost, truncated
 
 pytestmark = pytest.mark.socket
@@ -283,13 +283,6 @@ def test_no_secret_is_in_an_error_a_repr_or_the_log(
         assert SECRET not in text
         assert token not in text
         assert "PRIVATE" not in text
-
-
-def test_a_throttled_call_says_how_long_to_wait(azure: AzureServer) -> None:
-    azure.fault("subscriptions.get", before=refusal("TooManyRequests", 429, retry_after="11"))
-    with pytest.raises(Throttled) as caught:
-        cloud(azure).account()
-    assert caught.value.retry_after == 11
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from nodemanager.errors import (
     CloudError,
     ForeignAnswer,
     IncompleteListing,
-    MalformedId,
     Throttled,
     Unauthorized,
 )
@@ -279,12 +278,6 @@ def test_a_resource_group_that_is_not_there_denies_no_node(azure: AzureServer) -
     ):
         with pytest.raises(BadRequest, match="ResourceGroupNotFound"):
             ask()
-
-
-@pytest.mark.parametrize("odd", ["compute1", "i-0123", "6695EB01-0000-4000-8000-97F2502E193F"])
-def test_what_is_no_vm_id_is_told_as_that(azure: AzureServer, odd: str) -> None:
-    with pytest.raises(MalformedId):
-        cloud(azure).ask(odd)
 
 
 # The account.

@@ -105,14 +105,6 @@ def test_without_a_code_of_ec2_s_only_a_429_is_definite(
     assert error.definite is definite
 
 
-def test_a_token_used_before_with_other_parameters_is_not_definite(server: MotoServer) -> None:
-    ec2 = cloud(server)
-    ec2.create(order("compute-1", client_token="one"))
-    with pytest.raises(CloudError) as caught:
-        ec2.create(order("compute-2", client_token="one"))
-    assert not caught.value.definite
-
-
 @pytest.mark.parametrize(
     "header",
     [

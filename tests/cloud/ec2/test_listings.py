@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodemanager.cloud.tags import HOLD_TAG, POOL_TAG
+from nodemanager.cloud.tags import POOL_TAG
 from nodemanager.core.model.world import CloudState
 from nodemanager.errors import (
     ForeignAnswer,
@@ -181,19 +181,3 @@ def test_an_empty_answer_to_a_question_by_id_is_no_denial(server: MotoServer) ->
     server.fault("DescribeInstances", before=plain(200, empty))
     with pytest.raises(ForeignAnswer):
         cloud(server).ask("i-0123456789abcdef0")
-
-
-def test_a_record_s_nodes_are_found_whatever_their_pool(server: MotoServer) -> None:
-    wanted = cloud(server).create(order(pool="red", record="zzzzz-7ekkf-000000000000002"))
-    cloud(server).create(order(pool="red", record="zzzzz-7ekkf-000000000000003"))
-    ec2 = cloud(server, listing={"tag:team": "physics"}, page_size=1)
-    found = ec2.find_by_record("zzzzz-7ekkf-000000000000002")
-    assert [node.id for node in found] == [wanted.id]
-
-
-def test_an_operator_s_hold_is_a_tag(server: MotoServer) -> None:
-    held = cloud(server, create={"image_id": "ami-1", "tag:colour": "red"}).create(order())
-    plain_node = cloud(server).create(order())
-    server.fault("DescribeInstances", after=replaced("<key>colour</key>", f"<key>{HOLD_TAG}</key>"))
-    seen = {node.id: node.held for node in cloud(server).list_nodes().items}
-    assert seen == {held.id: True, plain_node.id: False}

@@ -326,13 +326,6 @@ def test_an_image_that_no_node_can_boot_from_is_told(
     assert told in str(caught.value)
 
 
-def test_an_image_that_we_may_not_ask_for_stops_no_boot(openstack: OpenStackServer) -> None:
-    openstack.fault("image GET /images/{id}", times=9, before=refusal(403))
-    ours = cloud(openstack)
-    ours.check_image()
-    ours.create(order())
-
-
 def test_an_image_by_name_is_looked_up_for_each_node(openstack: OpenStackServer) -> None:
     ours = cloud(openstack, create={"image": "node-image"})
     ours.check_image()
@@ -363,28 +356,6 @@ def test_a_server_that_boots_takes_no_tags_yet(openstack: OpenStackServer) -> No
     assert caught.value.definite
     openstack.nova.servers[theirs].ready_at = 0.0
     ours.adopt(theirs, Tags("blue"))
-
-
-def test_a_node_with_the_hold_key_is_held(openstack: OpenStackServer) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
-    assert not made.held
-    openstack.nova.servers[made.id].metadata["nodemanager-hold"] = "yes"
-    seen = ours.ask(made.id)
-    assert seen is not None
-    assert seen.held
-
-
-def test_a_destroy_is_accepted_until_nova_does_not_know_the_server(
-    openstack: OpenStackServer,
-) -> None:
-    ours = cloud(openstack)
-    openstack.nova.delete_s = 60
-    made = ours.create(order())
-    assert [ours.destroy(made.id) for _ in range(2)] == [Outcome.ACCEPTED] * 2
-    openstack.nova.servers[made.id].gone_at = 0.0
-    assert ours.destroy(made.id) is Outcome.UNKNOWN
-    assert ours.ask(made.id) is None
 
 
 def test_a_locked_server_refuses_its_end(openstack: OpenStackServer) -> None:
