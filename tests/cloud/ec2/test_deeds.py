@@ -93,12 +93,6 @@ def test_a_create_whose_answer_can_t_be_read_is_not_definite(
     assert len(ec2.list_nodes().items) == 1
 
 
-def test_a_cloud_that_drops_our_tags_is_told_on(server: MotoServer) -> None:
-    server.fault("RunInstances", after=replaced("nodemanager-", "somebody-"))
-    node = cloud(server).create(order())
-    assert any("tags" in line for line in node.problems)
-
-
 def test_a_scratch_volume_is_made_and_goes_with_the_node(server: MotoServer) -> None:
     ec2 = cloud(server)
     ec2.create(order(size=Size("large", "m5.large", 2, 8192, scratch_mb=100_000)))

@@ -82,16 +82,6 @@ def test_a_place_that_takes_no_node_is_full_whatever_the_code(
         cloud(server, places={ZONE: OPTION}).create(order(place=ZONE))
 
 
-def test_with_one_token_for_both_places_ec2_refuses_the_second(server: MotoServer) -> None:
-    """U9: that is why each place has its own."""
-    ec2 = cloud(server, places={ZONE: OPTION})
-    first = order(place=ZONE)
-    ec2.create(first)
-    with pytest.raises(CloudError, match="IdempotentParameterMismatch") as refused:
-        ec2.create(replace(first, place="us-east-1b"))
-    assert not refused.value.definite
-
-
 @pytest.mark.parametrize(
     ("code", "error"),
     [

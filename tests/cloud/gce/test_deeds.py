@@ -308,20 +308,6 @@ def test_a_name_that_another_node_has_makes_no_node_of_ours(gce: GceServer) -> N
     assert caught.value.definite
 
 
-def test_two_lives_of_one_record_never_share_a_name(gce: GceServer) -> None:
-    """The first one's boot disk, or the instance itself, may linger."""
-    ours = cloud(gce)
-    gce.project.takes = 1000.0
-    names = set()
-    for _ in range(2):
-        gce.project.takes = 0.0
-        made = ours.create(order("compute1"))
-        gce.project.takes = 1000.0
-        ours.destroy(made.id)
-        names.add(instance(gce, made.id)["name"])
-    assert len(names) == 2
-
-
 # Destroys and adoptions.
 
 

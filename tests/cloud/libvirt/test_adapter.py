@@ -115,14 +115,6 @@ def test_a_domain_whose_volumes_are_being_made_is_one_to_come_and_not_stopped(
     assert node.state is CloudState.RUNNING
 
 
-def test_a_domain_that_was_shut_off_after_its_create_is_stopped(
-    cloud: LibcloudCloud, hypervisor: Any
-) -> None:
-    node = cloud.create(order())
-    hypervisor.lookupByUUIDString(node.id).destroy()
-    assert {one.state for one in cloud.find_by_record(RECORD)} == {CloudState.STOPPED}
-
-
 def test_a_node_has_what_its_size_says_and_volumes_named_after_it(
     cloud: LibcloudCloud, hypervisor: Any
 ) -> None:

@@ -444,12 +444,3 @@ def test_the_name_of_an_image_is_looked_up_each_time_d15(directory: Path) -> Non
     (names / "worker").write_text("image-7\n", encoding="utf-8")
     assert cloud.image() == "image-7"
     assert open_cloud(directory).image() is None
-
-
-@pytest.mark.socket
-def test_each_node_is_listed_with_the_image_that_it_was_booted_from_d15(
-    directory: Path, pings: PingServer
-) -> None:
-    boot(open_cloud(directory, {"image": "image-1"}), pings)
-    (listed,) = open_cloud(directory, {"image": "image-2"}).list_nodes().items
-    assert listed.image == "image-1"

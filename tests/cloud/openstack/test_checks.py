@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
@@ -14,7 +12,6 @@ from tests.cloud.openstack.account import (
 )
 from tests.cloud.openstack.helpers import (
     BY_CREDENTIAL,
-    BY_PASSWORD,
     POOL,
     SMALL,
     cloud,
@@ -137,11 +134,3 @@ def test_a_zone_that_is_down_is_told(openstack: OpenStackServer) -> None:
     openstack.account.zones[ZONE] = False
     found = answers(openstack, availability_zone=ZONE)
     assert failed(found) == {f"place {ZONE}"}
-
-
-def test_no_secret_is_in_an_answer(openstack: OpenStackServer) -> None:
-    for credentials in (BY_CREDENTIAL, BY_PASSWORD):
-        told = json.dumps(
-            [one.text for one in answers(openstack, credentials=credentials).values()]
-        )
-        assert "s3cret" not in told

@@ -356,12 +356,3 @@ def test_a_server_that_boots_takes_no_tags_yet(openstack: OpenStackServer) -> No
     assert caught.value.definite
     openstack.nova.servers[theirs].ready_at = 0.0
     ours.adopt(theirs, Tags("blue"))
-
-
-def test_a_locked_server_refuses_its_end(openstack: OpenStackServer) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
-    openstack.fault(DELETE, before=refusal(409, f"Instance {made.id} is locked"))
-    with pytest.raises(BadRequest, match="is locked") as caught:
-        ours.destroy(made.id)
-    assert caught.value.definite
