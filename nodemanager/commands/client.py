@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from nodemanager import __version__
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import ConfigError, NodeManagerError
 from nodemanager.lib import control
@@ -39,13 +40,23 @@ class _Connection(Bounded, http.client.HTTPConnection):  # type: ignore[misc]
     """A connection to the socket whose whole answer takes no longer than `timeout` seconds."""
 
 
+class _Object(dict[str, Any]):
+    """An object of an answer. After an upgrade the daemon runs on as it was until its restart."""
+
+    def __missing__(self, key: str) -> Any:
+        raise ClientError(
+            f"the daemon's answer has no {key!r}: it is of another version than this command "
+            f"({__version__}); restart it"
+        )
+
+
 @dataclass(frozen=True)
 class _Answer:
     status_code: int
     body: bytes
 
-    def json(self) -> Any:
-        return json.loads(self.body)
+    def json(self, hook: type[dict[str, Any]] | None = None) -> Any:
+        return json.loads(self.body, object_hook=hook)
 
 
 class Client:
@@ -66,8 +77,7 @@ class Client:
 
         Only its counts if we can't read the token; `with_names` raises ClientError then.
         """
-        shown: Json = self._request("GET", "/status.json", None, must=with_names)
-        return shown
+        return self._request("GET", "/status.json", None, must=with_names)
 
     def get(self, *path: str, within_s: float = TIMEOUT_S, **asked: Any) -> Json:
         """The answer of GET /api/PATH, where `asked` are the conditions that are set.
@@ -77,11 +87,11 @@ class Client:
         given = {key: one for key, one in asked.items() if one not in (None, False)}
         query = urlencode({key: "yes" if one is True else one for key, one in given.items()})
         where = "/".join(("/api", *map(quote, path))) + (f"?{query}" if query else "")
-        return dict(self._request("GET", where, None, within_s=within_s))
+        return self._request("GET", where, None, within_s=within_s)
 
     def post(self, *path: str, **body: Any) -> Json:
         """The answer of POST /api/PATH with that body, and who we are."""
-        return dict(self._request("POST", "/".join(("/api", *path)), {"by": _me(), **body}))
+        return self._request("POST", "/".join(("/api", *path)), {"by": _me(), **body})
 
     def order(
         self,
@@ -154,7 +164,7 @@ class Client:
         *,
         must: bool = True,
         within_s: float = TIMEOUT_S,
-    ) -> Any:
+    ) -> Json:
         """The JSON of the daemon's answer. Raises ClientError where it refuses or doesn't answer.
 
         Without `must`, a request without a token is sent where no token can be read.
@@ -162,7 +172,8 @@ class Client:
         answer = self._send(method, path, body, must=must, within_s=within_s)
         if answer.status_code != 200:
             raise ClientError(_message(answer) or f"{self._url}{path}: {_why(answer)}")
-        return answer.json()
+        told: Json = answer.json(_Object)
+        return told
 
     def _send(
         self,

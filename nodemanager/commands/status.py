@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -70,10 +71,9 @@ def status(watch: float | None, as_json: bool, config: str | None) -> None:
         shown = daemon.status()
         if as_json:
             return shown
-        try:
-            return {**shown, "lately": daemon.get("events")["groups"]}
-        except ClientError:
-            return shown
+        with suppress(ClientError):
+            shown["lately"] = daemon.get("events")["groups"]
+        return shown
 
     daemon = client(config)
     show_it(ask, watch, screen, as_json=as_json)

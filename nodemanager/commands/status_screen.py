@@ -149,7 +149,8 @@ def _soonest(free_in_s: float) -> str:
 
 
 def _nodes(status: Json) -> Sequence[RenderableType]:
-    counts = {one: status[f"nodes_{one}"] for one in NODE_STATES}
+    # A daemon from before an upgrade may not count all of them.
+    counts = {one: status.get(f"nodes_{one}", 0) for one in NODE_STATES}
     present = {_WORDS.get(one, one): count for one, count in counts.items() if count}
     trouble = [_WORDS.get(one, one) for one in _TROUBLE]
     line = _counts(present, bad=trouble) or _none()
