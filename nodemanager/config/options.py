@@ -130,8 +130,9 @@ def deciding_option(
     return option(kind, default, help, reload=True, decides=decides or Decides())
 
 
-def section(name: str, attribute: str, kind: type) -> Section:
+def section(attribute: str, kind: type) -> Section:
     """The section that the dataclass `kind` declares; its docstring is the section's text."""
+    name = attribute.capitalize()
     options = tuple(
         dataclasses.replace(
             declared, section=name, name=declared.name or each.name, attribute=each.name

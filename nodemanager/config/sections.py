@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_type_hints
 
 from nodemanager.config import kinds, providers
 from nodemanager.config.daemon import DaemonSection, LoggingSection, ManageSection
@@ -416,19 +416,26 @@ class SchedulerSection:
     timeout: float = option(kinds.duration(), "20", "How long one of these may take.")
 
 
-SECTIONS: tuple[Section, ...] = (
-    section("Daemon", "daemon", DaemonSection),
-    section("Manage", "manage", ManageSection),
-    section("Logging", "logging", LoggingSection),
-    section("Arvados", "arvados", ArvadosSection),
-    section("Cloud", "cloud", CloudSection),
-    section("Records", "records", RecordsSection),
-    section("Registry", "registry", RegistrySection),
-    section("Slurm", "slurm", SlurmSection),
-    section("Scheduler", "scheduler", SchedulerSection),
-    section("Cleaning", "cleaning", CleaningSection),
-    section("Lease", "lease", LeaseSection),
-    section("Journal", "journal", JournalSection),
+@dataclass(frozen=True, kw_only=True)
+class Sections:
+    """The sections of a file that have options of ours, in the order of the manual."""
+
+    daemon: DaemonSection
+    manage: ManageSection
+    logging: LoggingSection
+    arvados: ArvadosSection
+    cloud: CloudSection
+    records: RecordsSection
+    registry: RegistrySection
+    slurm: SlurmSection
+    scheduler: SchedulerSection
+    cleaning: CleaningSection
+    lease: LeaseSection
+    journal: JournalSection
+
+
+SECTIONS: tuple[Section, ...] = tuple(
+    section(name, kind) for name, kind in get_type_hints(Sections).items()
 )
 
 
@@ -504,7 +511,7 @@ class SizeSection:
         return self.cores is not None and self.ram_mb is not None and bool(self.price)
 
 
-SIZE = section("Size", "size", SizeSection)
+SIZE = section("size", SizeSection)
 
 PASS_THROUGH: dict[str, str] = {
     "Cloud Credentials": """The credentials for the cloud; passed to the driver. Any key may be

@@ -13,23 +13,10 @@ from typing import Any
 from nodemanager.config import ini
 from nodemanager.config.check_addresses import PING_HOST
 from nodemanager.config.checks import check_all
-from nodemanager.config.daemon import DaemonSection, LoggingSection, ManageSection
 from nodemanager.config.providers import ALSO_CALLED, PROVIDERS, listed
 from nodemanager.config.reader import Draft, read_all
 from nodemanager.config.report import Place, Places, Report
-from nodemanager.config.sections import (
-    SECTIONS,
-    ArvadosSection,
-    CleaningSection,
-    CloudSection,
-    JournalSection,
-    LeaseSection,
-    RecordsSection,
-    RegistrySection,
-    SchedulerSection,
-    SizeSection,
-    SlurmSection,
-)
+from nodemanager.config.sections import SECTIONS, Sections, SizeSection
 from nodemanager.config.values import (
     Credentials,
     Secret,
@@ -50,7 +37,7 @@ _NAMED = re.compile(r"\[([^\]]+)\] (\S+?)(?=\s=|:\s|$)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(Sections):
     """The configuration of one file. Every time in it is in seconds.
 
     `warnings` are complete lines, for options that were adjusted (S1) or have no effect. `places`
@@ -58,18 +45,6 @@ class Config:
     """
 
     path: Path
-    daemon: DaemonSection
-    manage: ManageSection
-    logging: LoggingSection
-    arvados: ArvadosSection
-    cloud: CloudSection
-    records: RecordsSection
-    registry: RegistrySection
-    slurm: SlurmSection
-    scheduler: SchedulerSection
-    cleaning: CleaningSection
-    lease: LeaseSection
-    journal: JournalSection
     cloud_credentials: Credentials
     cloud_list: dict[str, str]
     cloud_create: dict[str, str]

@@ -21,7 +21,7 @@ from nodemanager.errors import JournalError
 from nodemanager.journal.codec import decoded
 from nodemanager.journal.listings import NODES, RECORDS
 from nodemanager.journal.opened import opened, reported_as_damage, unpacked
-from nodemanager.journal.recording import CYCLE, OTHER_FACTS, START, Base
+from nodemanager.journal.recording import CYCLE, FACTS, START, Base
 from nodemanager.journal.states import decode_snapshot, decode_start
 from nodemanager.journal.verdicts import VerdictChange, decode_changes
 
@@ -191,5 +191,5 @@ def _fact(name: str, data: Any, base: Base) -> Fact:
         listing, store_id, stamp, slots, answered_at = data
         records = RECORDS.decode(base.records, listing)
         return RecordsSeen(records, store_id, StoreTime(*stamp), slots, answered_at)
-    fact: Fact = decoded(OTHER_FACTS[name], data)
+    fact: Fact = decoded(FACTS[name], data)
     return fact

@@ -8,33 +8,19 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import sqlalchemy as sa
 
 from nodemanager.core.execute.state import State
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.facts import (
-    BreakerSet,
-    ClocksKept,
-    CloudPollBegun,
     CloudSeen,
-    CommandGiven,
     DemandSeen,
-    DestroySent,
     Fact,
-    HostnamesKept,
-    ImageFound,
-    LatePinged,
-    LivesFreed,
-    NodesAnswered,
-    NodesExplained,
     PollMissed,
-    RecordsExplained,
     RecordsSeen,
     SchedulerSeen,
-    SettingsTaken,
-    TagsAnswered,
 )
 from nodemanager.core.observe.history import Nodes, Records
 from nodemanager.core.observe.snapshot import Snapshot
@@ -58,29 +44,8 @@ _NAME_SEGMENT = (
     .values(segment=sa.bindparam("begun"))
 )
 
-OTHER_FACTS: dict[str, type[Any]] = {
-    one.__name__: one
-    for one in (
-        CloudPollBegun,
-        ImageFound,
-        DemandSeen,
-        SchedulerSeen,
-        PollMissed,
-        NodesAnswered,
-        TagsAnswered,
-        LivesFreed,
-        LatePinged,
-        DestroySent,
-        NodesExplained,
-        RecordsExplained,
-        SettingsTaken,
-        BreakerSet,
-        ClocksKept,
-        HostnamesKept,
-        CommandGiven,
-    )
-}
-"""The facts that are written whole; listings are written as changes."""
+FACTS: dict[str, type[Any]] = {one.__name__: one for one in get_args(Fact)}
+"""The facts by name. They are written whole, but for listings, which are written as changes."""
 
 
 @dataclass
