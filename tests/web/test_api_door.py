@@ -16,7 +16,7 @@ from tests.fakes.clock import ManualClock
 TOKEN, READ_TOKEN = "correct-horse", "battery-staple"
 
 
-def server() -> ManagementServer:
+def server(commands: Mock) -> ManagementServer:
     clock = ManualClock()
     return ManagementServer(
         Board(clock),
@@ -25,7 +25,7 @@ def server() -> ManagementServer:
         token=TOKEN,
         read_token=READ_TOKEN,
         healthy_for=600.0,
-        commands=Mock(),
+        commands=commands,
         reload=Mock(),
     )
 
@@ -34,7 +34,7 @@ def api() -> list[tuple[str, str]]:
     """Every method and path of the API, with an id where it takes one."""
     return [
         (method.method, re.sub(r"{.*}", "i-1", route.path))
-        for route in inspect.inspect_routes(server().app)
+        for route in inspect.inspect_routes(server(Mock()).app)
         for method in route.methods
         if route.path.startswith("/api/") and not method.internal
     ]
@@ -42,7 +42,8 @@ def api() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("method", "path"), api())
 def test_nobody_without_a_token_is_answered(method: str, path: str) -> None:
-    client = testing.TestClient(server().app)
+    commands = Mock()
+    client = testing.TestClient(server(commands).app)
 
     def status(**headers: str) -> int:
         answer = client.simulate_request(method, path, host="localhost", headers=headers, json={})
@@ -52,6 +53,7 @@ def test_nobody_without_a_token_is_answered(method: str, path: str) -> None:
     assert status(Authorization="Bearer wrong") == 403
     if method == "POST":
         assert status(Authorization=f"Bearer {READ_TOKEN}") == 403
+    assert not commands.mock_calls
 
 
 def test_there_are_such_paths() -> None:

@@ -92,35 +92,11 @@ def url(daemon: Daemon) -> Iterator[str]:
         listen=("127.0.0.1", 0),
         token=TOKEN,
         healthy_for=600.0,
-        commands=daemon,  # type: ignore[arg-type]  # the backlog's half of it
+        commands=daemon,  # the backlog's half of it
     )
     server.start()
     yield f"{server.url}/api/backlog"
     server.stop()
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        pytest.param("GET", "", id="plan"),
-        pytest.param("GET", "/marks", id="marks"),
-        pytest.param("POST", "/apply", id="apply"),
-        pytest.param("POST", "/stop", id="stop"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        pytest.param({}, 401, id="no-token"),
-        pytest.param({"Authorization": "Bearer wrong"}, 403, id="wrong-token"),
-    ],
-)
-def test_nothing_of_it_is_for_whoever_has_no_token(
-    url: str, daemon: Daemon, method: str, path: str, headers: dict[str, str], status: int
-) -> None:
-    answer = requests.request(method, url + path, json=ORDER, headers=headers, timeout=5)
-    assert answer.status_code == status
-    assert not daemon.orders
 
 
 def test_the_plan_shows_each_record_with_its_evidence_and_no_secret(url: str) -> None:
