@@ -28,6 +28,7 @@ from nodemanager.httpserver.server import HttpServer
 from nodemanager.lib.clock import Clock, SystemClock
 from nodemanager.records.api import RecordStore
 from nodemanager.records.arvados import ArvadosRecordStore
+from nodemanager.records.schema import metadata
 from nodemanager.records.slurm import SlurmRecordStore
 from nodemanager.records.slurm_nodes import SlurmNodes
 from nodemanager.records.sql import SqlRecordStore
@@ -37,6 +38,7 @@ from tests.records.slurm_model import SLURMD_TIMEOUT_S, SlurmModel
 
 TOKEN = "the-administrators-token"
 HOSTNAME = "compute%(slot_number)d"
+SLOTS = 8
 
 
 @dataclass
@@ -102,25 +104,78 @@ def open_arvados(url: str, slots: int) -> ArvadosRecordStore:
     )
 
 
-@contextlib.contextmanager
-def served_backend(url: str, slots: int, *, over_http: bool) -> Iterator[Backend]:
-    """The registry's HTTP face, and a store over it or straight on its database."""
-    opened: list[RecordStore] = []
+class Served:
+    """The registry's HTTP face on a database; it is served until the server is stopped."""
 
-    def reopen() -> RecordStore:
-        over = open_arvados(server.url, slots) if over_http else open_sql(url, slots, server.url)
-        opened.append(over)
-        return over
+    def __init__(self, url: str, slots: int) -> None:
+        self.url, self.slots = url, slots
+        self.store = open_sql(url, slots)
+        self.server = registry_server(build_app(self.store, TOKEN))
+        self.server.start()
+        self.database = url.replace("postgresql:", "postgresql+psycopg:")
+        self._stores: dict[bool, RecordStore] = {}
 
-    serving = open_sql(url, slots)
-    server = registry_server(build_app(serving, TOKEN))
-    server.start()
-    try:
-        yield Backend(reopen(), reopen, url.replace("postgresql:", "postgresql+psycopg:"), server)
-    finally:
-        server.stop()
-        for store in [serving, *opened]:
+    def empty(self) -> None:
+        """Make the database as a new one is, another store's."""
+        with self.store.db.writing(allots=True) as connection:
+            for table in reversed(metadata.sorted_tables):
+                connection.execute(sa.delete(table))
+        self.store._introduce()
+
+    @contextlib.contextmanager
+    def backend(self, *, over_http: bool) -> Iterator[Backend]:
+        """A store over HTTP, or straight on the database: one of each for all tests."""
+        opened: list[RecordStore] = []
+
+        def another() -> RecordStore:
+            if over_http:
+                return open_arvados(self.server.url, self.slots)
+            return open_sql(self.url, self.slots, self.server.url)
+
+        def reopen() -> RecordStore:
+            opened.append(another())
+            return opened[-1]
+
+        if over_http not in self._stores:
+            self._stores[over_http] = another()
+        try:
+            yield Backend(self._stores[over_http], reopen, self.database, self.server)
+        finally:
+            for store in opened:
+                store.close()
+
+    @property
+    def stopped(self) -> bool:
+        thread = self.server._thread
+        return thread is None or not thread.is_alive()
+
+    def close(self) -> None:
+        self.server.stop()
+        for store in (self.store, *self._stores.values()):
             store.close()
+
+
+@functools.cache
+def _kept(database: str) -> Served:
+    """One for all tests of this process: to make a database and a server takes longer than what
+    most tests do with them."""
+    if database == "postgresql":
+        url = running_postgres().new_database()
+    else:
+        folder = tempfile.mkdtemp(prefix="nodemanager-sqlite-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        url = f"sqlite:///{folder}/registry.db"
+    served = Served(url, SLOTS)
+    atexit.register(served.close)
+    return served
+
+
+def empty_store(database: str) -> Served:
+    """That of this process, emptied; a new one where a test has stopped it."""
+    if _kept(database).stopped:
+        _kept.cache_clear()
+    _kept(database).empty()
+    return _kept(database)
 
 
 class Postgres:
@@ -333,21 +388,29 @@ def seated_backend(url: str, slots: int) -> Iterator[Seats]:
 
 @contextlib.contextmanager
 def open_backend(
-    kind: str, request: pytest.FixtureRequest, *, name: str = "registry", slots: int = 8
+    kind: str, request: pytest.FixtureRequest, *, slots: int = SLOTS, anew: bool = False
 ) -> Iterator[Any]:
-    """A new, empty store of that kind."""
+    """An empty store of that kind; `anew` beside the one that a test has already."""
     if kind in MODELS:
         yield MODELS[kind]()
+        return
+    if not (kind.startswith("slurm") or anew or slots != SLOTS):
+        served = empty_store("postgresql" if kind == "postgresql" else "sqlite")
+        with served.backend(over_http=kind == "arvados") as backend:
+            yield backend
         return
     if kind.endswith("postgresql"):
         url = running_postgres().new_database()
     else:
-        url = f"sqlite:///{request.getfixturevalue('tmp_path')}/{name}.db"
+        url = f"sqlite:///{request.getfixturevalue('tmp_path')}/anew.db"
     if kind.startswith("slurm"):
         with seated_backend(url, slots) as seats:
             yield seats
         return
-    with served_backend(url, slots, over_http=kind == "arvados") as backend:
+    with (
+        contextlib.closing(Served(url, slots)) as served,
+        served.backend(over_http=kind == "arvados") as backend,
+    ):
         yield backend
 
 

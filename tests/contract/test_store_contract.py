@@ -397,7 +397,7 @@ def test_a_stores_id_outlives_a_restart(backend):
 
 @real_stores
 def test_another_stores_id_is_another(backend, request):
-    with open_backend(request.node.callspec.params["backend"], request, name="other") as other:
+    with open_backend(request.node.callspec.params["backend"], request, anew=True) as other:
         assert other.store.store_id() != backend.store.store_id()
 
 
