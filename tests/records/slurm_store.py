@@ -89,11 +89,16 @@ class CloudSlurm:
 
     def is_up(self, name: str) -> bool:
         away = {"NOT_RESPONDING", "POWERING_UP", "POWERED_DOWN", "POWERING_DOWN", "DOWN"}
-        return self.start_of(name) not in ("None", self.was) and not self.words(name) & away
+        shown = self.shown(name)
+        words = set(shown.partition(" State=")[2].split()[0].split("+"))
+        return _start_in(shown) not in ("None", self.was) and not words & away
 
     def start_of(self, name: str) -> str:
-        shown = self.cluster.client("scontrol", "show", "node", name, SLURM_TIME_FORMAT="%s")
-        return shown.partition("SlurmdStartTime=")[2].split()[0]
+        return _start_in(self.shown(name))
+
+    def shown(self, name: str) -> str:
+        told = ("scontrol", "--oneliner", "show", "node", name)
+        return self.cluster.client(*told, SLURM_TIME_FORMAT="%s")
 
     def kill(self, name: str) -> None:
         self.cluster.kill_node(name)
@@ -104,7 +109,7 @@ class CloudSlurm:
         until("its end", lambda: "DOWN" in self.words(name), told=self.cluster.log)
 
     def is_off(self, name: str) -> bool:
-        return self.words(name) - {"NOT_RESPONDING"} == {"IDLE", "CLOUD", "POWERED_DOWN"}
+        return _are_off(self.words(name))
 
     def tidy(self) -> None:
         """Every node powered down."""
@@ -126,9 +131,19 @@ class CloudSlurm:
         elif "POWERED_DOWN" in words and words & {"DOWN", "DRAIN"}:
             # On a node that is powering down it would call that off.
             state = "RESUME"
-        if state is not None:
-            self.cluster._run("scontrol", "update", f"NodeName={name}", f"State={state}")
-        return self.is_off(name)
+        if state is None:
+            return _are_off(words)
+        self.cluster._run("scontrol", "update", f"NodeName={name}", f"State={state}")
+        return False
+
+
+def _are_off(words: set[str]) -> bool:
+    return words - {"NOT_RESPONDING"} == {"IDLE", "CLOUD", "POWERED_DOWN"}
+
+
+def _start_in(shown: str) -> str:
+    """When the node's slurmd began, in scontrol's words."""
+    return shown.partition("SlurmdStartTime=")[2].split()[0]
 
 
 @contextmanager

@@ -108,9 +108,14 @@ class SlurmCluster:
         return found[1]
 
     def node_words(self, node: str) -> set[str]:
-        found = re.search(r" State=(\S+)", self.client("scontrol", "show", "node", "-o", node))
-        assert found is not None
-        return set(found[1].split("+"))
+        return self.words_of(node)[node]
+
+    def words_of(self, nodes: str) -> dict[str, set[str]]:
+        """The words of each node's state, asked for at once; `nodes` as Slurm writes them."""
+        told = self.client("scontrol", "show", "node", "-o", nodes)
+        found = re.findall(r"^NodeName=(\S+) .*? State=(\S+)", told, re.MULTILINE)
+        assert found, told
+        return {name: set(state.split("+")) for name, state in found}
 
     def log(self) -> str:
         return "\n".join(
@@ -171,8 +176,8 @@ class SlurmCluster:
             if node not in self.slurmds:
                 self.start_node(node)
         until("an empty queue", lambda: not self.client("squeue", "-h"), told=self.log)
-        for node in self.nodes:
-            if self.node_words(node) & {"DRAIN", "DOWN"}:
+        for node, words in self._words().items():
+            if words & {"DRAIN", "DOWN"}:
                 # Refused where the node's new slurmd brought it back first.
                 self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
         until("idle nodes", self._all_idle, told=self.log)
@@ -206,7 +211,10 @@ class SlurmCluster:
                 os.kill(int(process.name), signal.SIGKILL)
 
     def _all_idle(self) -> bool:
-        return all(self.node_words(node) == {"IDLE"} for node in self.nodes)
+        return all(words == {"IDLE"} for words in self._words().values())
+
+    def _words(self) -> dict[str, set[str]]:
+        return self.words_of(",".join(self.nodes)) if self.nodes else {}
 
     def _answers(self) -> bool:
         assert self.controller is not None
