@@ -49,6 +49,7 @@ class Machine:
             "SHAREDIR": str(self.root / "share"),
             "NM_NO_USER": "1",
             "NM_NO_DEPS": "1",
+            "PIP_COMPILE": "0",
             "PYTHON": sys.executable,
             **env,
         }
