@@ -101,8 +101,7 @@ def in_a_pipe(command: list[str], cwd: Path) -> str:
         check=True,
         text=True,
     )
-    # How long ago that was is another matter each day.
-    return _AGO.sub("", done.stdout)
+    return done.stdout
 
 
 def decision(shown: str, title: str) -> str:
@@ -135,9 +134,10 @@ def unpack(home: Path) -> None:
     (home / JOURNAL).write_bytes(lzma.decompress((INCIDENT / f"{JOURNAL}.xz").read_bytes()))
 
 
-def plain(name: str, home: Path) -> str:
-    """The content of NAME.txt."""
-    return f"$ {' '.join((PROGRAM, *SCREENS[name]))}\n{in_a_pipe(command_of(name), home)}"
+def plain(name: str, said: str) -> str:
+    """The content of NAME.txt, by what the command said in a pipe."""
+    # How long ago that was is another matter each day.
+    return f"$ {' '.join((PROGRAM, *SCREENS[name]))}\n{_AGO.sub('', said)}"
 
 
 def main() -> None:
@@ -146,7 +146,8 @@ def main() -> None:
         unpack(home)
         for name, arguments in SCREENS.items():
             told = " ".join((PROGRAM, *arguments))
-            (INCIDENT / f"{name}.txt").write_text(plain(name, home), encoding="utf-8")
+            text = plain(name, in_a_pipe(command_of(name), home))
+            (INCIDENT / f"{name}.txt").write_text(text, encoding="utf-8")
             if name in DRAWN:
                 svg = decision(on_a_terminal(command_of(name), home), told)
                 (INCIDENT / f"{name}.svg").write_text(svg, encoding="utf-8")

@@ -5,6 +5,7 @@ Each file of doc/_made is the text that the named function returns.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -28,15 +29,21 @@ EXPLORES = ("nodemanager/core", "tests/core/execute/explored")
 
 
 def main() -> None:
-    MADE_IN.mkdir(exist_ok=True)
+    parser = argparse.ArgumentParser(prog="python -m doc.generate")
+    parser.add_argument(
+        "--brief", type=Path, metavar="DIR", help="into DIR, where the drawings lack arrows"
+    )
+    brief: Path | None = parser.parse_args().brief
+    made_in = brief or MADE_IN
+    made_in.mkdir(exist_ok=True)
     for name, function in TEXTS.items():
-        write(MADE_IN / name, resolve_name(function)())
+        write(made_in / name, resolve_name(function)())
     for cloud in cloud_options.CLOUDS:
-        write(MADE_IN / f"options-{cloud}.inc", cloud_options.page(cloud))
+        write(made_in / f"options-{cloud}.inc", cloud_options.page(cloud))
     for name, function in EXPLORED.items():
-        file = MADE_IN / name
+        file = made_in / name
         if not is_current(file):
-            write(file, resolve_name(function)())
+            write(file, resolve_name(function)(is_brief=brief is not None))
             file.touch()
 
 

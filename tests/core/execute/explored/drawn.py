@@ -17,29 +17,34 @@ NAMES = {Action.SETUP: "Set-up", Action.SHUTDOWN: "Shutdown"}
 MODULES = {Action.SETUP: "setup", Action.SHUTDOWN: "shutdown"}
 
 
-def explored(action: Action) -> Iterable[Explored]:
-    """As much of a workflow's exploration as shows each of its arrows."""
+def explored(action: Action, *, is_brief: bool) -> Iterable[Explored]:
+    """As much of a workflow's exploration as shows each of its arrows, or in brief only some."""
     module = importlib.import_module(
         f"tests.core.execute.explored.test_{MODULES.get(action, action.value)}"
     )
     match action:
+        case Action.SETUP if is_brief:
+            return [module.explored(tokens=True, faults=1)]
         case Action.SETUP:
             in_two_places = module.explored(tokens=True, slow=True, places=("a", "b"), faults=2)
             return [module.explored(tokens=True), in_two_places]
+        case Action.SHUTDOWN if is_brief:
+            return [module.explored_with_scheduler(1)]
         case Action.SHUTDOWN:
             small = Explorer(module.TinyShutdown(), max_faults=1)
             return [module.explored_with_scheduler(2), small.explore()]
         case Action.CLEAN:
             module.clean.MOST_DOUBLINGS = 0
-            return [module.explored(*case) for case in module.CASES]
+            return [module.explored(*case, 1 if is_brief else None) for case in module.CASES]
     return [module.explored()]
 
 
-def page() -> str:
-    """All workflows as reStructuredText."""
+def page(*, is_brief: bool = False) -> str:
+    """All workflows as reStructuredText; in brief the drawings of the long ones lack arrows."""
     parts = []
     for workflow in WORKFLOWS:
-        moves = {move for found in explored(workflow.action) for move in found.moves}
+        seen = explored(workflow.action, is_brief=is_brief)
+        moves = {move for found in seen for move in found.moves}
         parts += [described(workflow), drawing(workflow, moves)]
     return "\n".join(parts)
 
