@@ -407,17 +407,25 @@ class Explorer(Generic[W]):
 
     def _id(self, scene: Scene[W]) -> Id:
         """Equal scenes have equal ones, after however many faults."""
-        return tuple(
-            tuple(map(self._number, part)) if isinstance(part, tuple) else self._number(part)
-            for name, part in vars(scene).items()
-            if name not in ("faults", "asks")
+        number = self._number
+        return (
+            number(scene.world),
+            number(scene.running),
+            number(scene.kept),
+            tuple(map(number, scene.out)),
+            tuple(map(number, scene.loose)),
+            tuple(map(number, scene.held)),
+            scene.is_up,
+            scene.stopping,
+            scene.journal_works,
+            scene.ended,
+            scene.begun,
+            scene.told,
         )
 
-    def _number(self, part: object) -> object:
+    def _number(self, part: object) -> int:
         """A number for its repr; a scene has most of its parts from another, and each is written
         out only once."""
-        if part is None or isinstance(part, str | int):
-            return part
         known = self._parts.get(id(part))
         if known is None:
             number = self._numbers.setdefault(repr(part), len(self._numbers))
