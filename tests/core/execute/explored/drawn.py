@@ -17,7 +17,7 @@ NAMES = {Action.SETUP: "Set-up", Action.SHUTDOWN: "Shutdown"}
 MODULES = {Action.SETUP: "setup", Action.SHUTDOWN: "shutdown"}
 
 
-def explored(action: Action, *, is_brief: bool) -> Iterable[Explored]:
+def explored(action: Action, *, is_brief: bool = False) -> Iterable[Explored]:
     """As much of a workflow's exploration as shows each of its arrows, or in brief only some."""
     module = importlib.import_module(
         f"tests.core.execute.explored.test_{MODULES.get(action, action.value)}"

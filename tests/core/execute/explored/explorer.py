@@ -328,11 +328,14 @@ class _Stand:
 
     def after(self, **changes: Any) -> Scene[Any]:
         running = next((one.state for one in self.flights.running.values()), None)
+        held = tuple(event for one in self.runner._held.values() for event in one)
+        # The runner has this as its shell: apart, both are freed at once.
+        del self.runner
         return changed(
             self.scene,
             running=running,
             kept=self.kept,
-            held=tuple(event for one in self.runner._held.values() for event in one),
+            held=held,
             out=tuple(self.out),
             ended=self.ended_as,
             begun=(*self.scene.begun, *self.began),

@@ -22,6 +22,7 @@ from nodemanager.core.execute.state import State as Folded
 from nodemanager.core.execute.workflow import Answered, Seen, Step
 from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Breaker, Cause
+from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ORDER_TTL_S
 from nodemanager.core.model.verdict import Verdict
@@ -170,14 +171,14 @@ class TinyClean:
             case FreeRecord(record=judged):
                 if compares and judged.version != now.version:
                     return Conflict("it changed"), world
-                after = replace(world, record=FREE, fenced=False)
+                after = changed(world, record=FREE, fenced=False)
                 return self._is(after), after
             case FenceRecord() if world.record == DUE:
-                after = replace(world, fenced=True)
+                after = changed(world, fenced=True)
                 return self._is(after), after
             case LiftFence() if world.record == DUE:
                 # The store has kept the secret that the first fence took.
-                after = replace(world, fenced=False)
+                after = changed(world, fenced=False)
                 return self._is(after), after
             case FenceRecord() | LiftFence():
                 return now, world
@@ -185,27 +186,27 @@ class TinyClean:
 
     def changes(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
         if world.record == DUE and world.alive and not world.fenced and not world.pings:
-            yield "pinged", replace(world, pings=1)
+            yield "pinged", changed(world, pings=1)
         if world.record == FREE and world.guarantee is CAS:
-            yield "claimed", replace(world, record=CLAIMED)
+            yield "claimed", changed(world, record=CLAIMED)
         if world.record == DUE and not world.alive and world.guarantee is CAS:
-            yield "freed and claimed by another", replace(world, record=CLAIMED)
+            yield "freed and claimed by another", changed(world, record=CLAIMED)
         if world.record == FREE and world.alive and world.guarantee is CAS:
-            yield "restored", replace(world, record=DUE, pings=1)
+            yield "restored", changed(world, record=DUE, pings=1)
         if not world.paused:
-            yield "paused", replace(world, paused=True)
+            yield "paused", changed(world, paused=True)
         if not world.open:
-            yield "a breaker opens", replace(world, open=True)
+            yield "a breaker opens", changed(world, open=True)
         if world.lease:
-            yield "lease lost", replace(world, lease=False)
+            yield "lease lost", changed(world, lease=False)
         if not world.short and self._reason is Reason.STALE_SLOT:
-            yield "the listing turns out short", replace(world, short=True)
+            yield "the listing turns out short", changed(world, short=True)
         if not world.late:
-            yield "a minute passes", replace(world, late=True)
+            yield "a minute passes", changed(world, late=True)
 
     def progress(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
         if world.paused:
-            yield "resumed", replace(world, paused=False)
+            yield "resumed", changed(world, paused=False)
 
     def expires(self, state: clean.CleanState) -> bool:
         return False
@@ -266,7 +267,7 @@ class CleanExplorer(Explorer[Tiny]):
         if not isinstance(running, Unsure):
             return
         if self.tiny.seen(world).snapshot.now - running.since <= 2 * HOUR:
-            later = replace(world, hours=world.hours + 1)
+            later = changed(world, hours=world.hours + 1)
             yield "hours pass", False, replace(scene, world=later, loose=())
 
 

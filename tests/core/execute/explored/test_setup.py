@@ -25,6 +25,7 @@ from nodemanager.core.execute.news import CreateRefused, Learned
 from nodemanager.core.execute.setup import SetUp, SetUpOrder, order_setup
 from nodemanager.core.execute.workflow import Ended, Failed, News, Seen, Step
 from nodemanager.core.model.annotations import PARK, Mark
+from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CREATE_WITHIN_S
 from nodemanager.core.model.world import (
@@ -163,7 +164,7 @@ class TinySetUp:
         """A claim written now bears the time that the worker works out from `offset`."""
         assert self._snapshot.history.clock is not None
         stamp = LATE_S * world.late + offset - self._snapshot.history.clock.offset
-        return replace(world, renewed=world.late, stamp=stamp)
+        return changed(world, renewed=world.late, stamp=stamp)
 
     def carry_out(self, world: Tiny, effect: Effect) -> tuple[Any, Tiny]:
         match effect:
@@ -172,7 +173,7 @@ class TinySetUp:
             case CheckImage():
                 return None, world
             case ClaimRecord(offset=offset):
-                made = replace(self._stamped(world, offset), claimed=True)
+                made = changed(self._stamped(world, offset), claimed=True)
                 return self._record(made), made
             case RenewClaim() if not world.claimed:
                 return NoSuchRecord("gone"), world
@@ -185,7 +186,7 @@ class TinySetUp:
                 where = world.where | {place}
                 nodes = len(where) if world.tokens else world.nodes + 1
                 if not world.slow:
-                    return Created(self._node(), 1.0), replace(world, nodes=nodes, where=where)
+                    return Created(self._node(), 1.0), changed(world, nodes=nodes, where=where)
                 return self._create_begun(world, place)
             case FinishCreate(place=place):
                 return self._end_of(world, place), world
@@ -200,7 +201,7 @@ class TinySetUp:
             return pending, world
         begun = world.begun | {(place, "goes on")}
         where = world.where | {place}
-        return pending, replace(world, nodes=world.nodes + 1, where=where, begun=begun)
+        return pending, changed(world, nodes=world.nodes + 1, where=where, begun=begun)
 
     def _end_of(self, world: Tiny, place: str | None) -> object:
         (how,) = [how for where, how in world.begun if where == place]
@@ -218,9 +219,9 @@ class TinySetUp:
             return None
         begun = world.begun - {going[0]} | {(going[0][0], how)}
         if how == "made":
-            return replace(world, begun=begun)
+            return changed(world, begun=begun)
         where = world.where - {going[0][0]}
-        return replace(world, begun=begun, nodes=world.nodes - 1, where=where)
+        return changed(world, begun=begun, nodes=world.nodes - 1, where=where)
 
     def expires(self, state: Any) -> bool:
         """Whether nothing but its time-out may end it: nobody asks without the lease."""
@@ -228,44 +229,44 @@ class TinySetUp:
 
     def changes(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
         if world.lease:
-            yield "lease lost", replace(world, lease=False)
+            yield "lease lost", changed(world, lease=False)
         if world.wanted:
-            yield "demand ends", replace(world, wanted=False)
+            yield "demand ends", changed(world, wanted=False)
         if not world.limit and world.wanted:
             for limit in ("max_nodes", "price", "park", *(("hold",) if world.claimed else ())):
-                yield f"{limit} is reached", replace(world, limit=limit)
+                yield f"{limit} is reached", changed(world, limit=limit)
         if not world.late:
-            yield "time passes", replace(world, late=True)
-            yield "the store's clock is set back", replace(world, late=True, back=True)
+            yield "time passes", changed(world, late=True)
+            yield "the store's clock is set back", changed(world, late=True, back=True)
         if world.throttled is None and not self._places:
-            yield "the cloud asks for fewer calls", replace(world, throttled=True)
+            yield "the cloud asks for fewer calls", changed(world, throttled=True)
         if world.throttled:
-            yield "the cloud takes calls again", replace(world, throttled=False)
+            yield "the cloud takes calls again", changed(world, throttled=False)
         for place in self._places:
-            yield f"{place} fills or empties", replace(world, full=world.full ^ {place})
+            yield f"{place} fills or empties", changed(world, full=world.full ^ {place})
         if (failed := self._ended(world, "failed")) is not None:
             yield "the create fails in the end", failed
 
     def learns(self, world: Tiny, one: Learned) -> Tiny:
         if isinstance(one, CreateRefused) and isinstance(one.error, PlaceFull):
-            return replace(world, rests=world.rests | {one.error.place})
+            return changed(world, rests=world.rests | {one.error.place})
         return world
 
     def forgets(self, world: Tiny) -> Tiny:
-        return replace(world, rests=frozenset())
+        return changed(world, rests=frozenset())
 
     def progress(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
         if world.throttled:
-            yield "the cloud takes calls again", replace(world, throttled=False)
+            yield "the cloud takes calls again", changed(world, throttled=False)
         if world.claimed and not world.nodes:
             # C21: long after; a create that was sent by then takes effect never (A2).
-            yield "the claim is freed", replace(world, claimed=False)
+            yield "the claim is freed", changed(world, claimed=False)
         if (made := self._ended(world, "made")) is not None:
             yield "the create succeeds in the end", made
         if not world.listed and any(how == "made" for _, how in world.begun):
-            yield "the node is listed as running", replace(world, listed=True)
+            yield "the node is listed as running", changed(world, listed=True)
         if world.nodes and not world.pinged:
-            yield "the node pings", replace(world, pinged=True)
+            yield "the node pings", changed(world, pinged=True)
 
     def wrong(self, before: Scene[Tiny], after: Scene[Tiny]) -> str | None:
         if after.world.nodes > 1:

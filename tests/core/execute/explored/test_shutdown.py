@@ -20,6 +20,7 @@ from nodemanager.core.execute.effects import (
 )
 from nodemanager.core.execute.shutdown import ShutDown
 from nodemanager.core.execute.workflow import Failed, Seen, Step
+from nodemanager.core.model.changed import changed
 from nodemanager.core.model.scheduling import OURS, Dispatched, SchedulerNode, SchedulerOrder
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import (
@@ -112,26 +113,26 @@ class TinyShutdown:
             case DestroyNode() if world.node == GONE:
                 return Outcome.UNKNOWN, world
             case DestroyNode():
-                return Outcome.ACCEPTED, replace(world, node=ENDING)
+                return Outcome.ACCEPTED, changed(world, node=ENDING)
             case AskNode():
                 return None if world.denies else self._node(world), world
         raise AssertionError(f"a shutdown asks for no {effect}")
 
     def changes(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
         if not world.busy and world.node == RUNNING:
-            yield "a job begins", replace(world, busy=True)
+            yield "a job begins", changed(world, busy=True)
         if world.lease:
-            yield "lease lost", replace(world, lease=False)
+            yield "lease lost", changed(world, lease=False)
         if not world.wanted:
-            yield "demand comes back", replace(world, wanted=True)
+            yield "demand comes back", changed(world, wanted=True)
         if world.pins_work:
-            yield "the cloud tells no pins", replace(world, pins_work=False)
+            yield "the cloud tells no pins", changed(world, pins_work=False)
 
     def progress(self, world: Tiny) -> Iterator[tuple[str, Tiny]]:
         if world.node == ENDING:
-            yield "it ends", replace(world, node=GONE)
+            yield "it ends", changed(world, node=GONE)
         if (world.node == GONE or world.denies) and world.time < 3:
-            yield "time passes", replace(world, time=world.time + 1)
+            yield "time passes", changed(world, time=world.time + 1)
 
     def expires(self, state: Any) -> bool:
         # A destroy that never took effect: the node is there, and is judged afresh.
@@ -234,7 +235,7 @@ class ScheduledShutdown(TinyShutdown):
                 assert incarnation == record.incarnation
                 if world.claimed:
                     return None, world
-                return None, replace(world, marked=True)
+                return None, changed(world, marked=True)
         return super().carry_out(world, effect)
 
     def wrong(self, before: Scene[Any], after: Scene[Any]) -> str | None:
