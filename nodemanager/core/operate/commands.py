@@ -178,7 +178,7 @@ def of_cordon(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container
 
 def given(verb: Verb, named: Named) -> Reply:
     """The answer to an order about a node that stands now."""
-    return _done(named, worded(verb, verb.row.done, named))
+    return _said(Result.DONE, named, worded(verb, verb.row.done, named))
 
 
 def worded(verb: Verb, text: str, named: Named | None) -> str:
@@ -202,9 +202,8 @@ def of_kill(named: Named, made: Plan, snapshot: Snapshot, destroyed: Container[s
         return given(Verb.KILL, named)
     if verdict.reason in OURS or verdict.reason is Reason.SHUTDOWN_CAP:
         why = verdict.reason.value.replace("_", " ")
-        return _done(
-            named, f"{named.called(_node(named))} is shut down as soon as it may be ({why})"
-        )
+        text = f"{named.called(_node(named))} is shut down as soon as it may be ({why})"
+        return _said(Result.DONE, named, text)
     return refused(Verb.KILL, verdict, named)
 
 
@@ -217,13 +216,10 @@ def of_clean(named: Named, made: Plan) -> Reply | None:
     if verdict.kind is Kind.CLEAN:
         return None
     if verdict.reason is Reason.HOLDS_NOTHING or uuid in freed_since_listed(made.history):
-        text = worded(Verb.CLEAN, Verb.CLEAN.row.already, named)
-        return replace(_done(named, text), result=Result.ALREADY)
+        return _said(Result.ALREADY, named, worded(Verb.CLEAN, Verb.CLEAN.row.already, named))
     action = (verdict.measures or {}).get("action")
     if verdict.reason is Reason.IN_FLIGHT and action in ("clean", "fenced"):
-        return replace(
-            _done(named, f"{named.called(uuid)} is being cleaned"), result=Result.ALREADY
-        )
+        return _said(Result.ALREADY, named, f"{named.called(uuid)} is being cleaned")
     return refused(Verb.CLEAN, verdict, named)
 
 
@@ -250,12 +246,9 @@ def _nothing_to_end(named: Named, history: History, destroyed: Container[str]) -
     """The answer to a drain or kill of an unlisted node; we destroyed those in `destroyed`."""
     node_id = _node(named)
     if _is_gone(node_id, history, destroyed):
-        return replace(
-            _done(named, f"{named.called(node_id)} is gone already"), result=Result.ALREADY
-        )
+        return _said(Result.ALREADY, named, f"{named.called(node_id)} is gone already")
     why = "it is not listed, but may live. Try again when a listing shows it"
-    text = f"{named.called(node_id)}: {why}"
-    return Reply(Result.REFUSED, text, named.record, named.node, Reason.NODE_ABSENT)
+    return _said(Result.REFUSED, named, f"{named.called(node_id)}: {why}", Reason.NODE_ABSENT)
 
 
 def _is_gone(node_id: str, history: History, destroyed: Container[str]) -> bool:
@@ -280,14 +273,13 @@ def without(named: Named, reason: Reason, known: Known) -> Reply:
     """The refusal of a command that needs a node or record, if the named one has none."""
     if not known.is_complete:
         return not_listed_yet(named.id)
-    text = f"{named.called(named.id)}: {reason.doc}"
-    return Reply(Result.REFUSED, text, record=named.record, node=named.node, reason=reason)
+    return _said(Result.REFUSED, named, f"{named.called(named.id)}: {reason.doc}", reason)
 
 
 def too_late(named: Named) -> Reply:
     """The refusal to undo a destroy that was sent."""
     text = f"{named.called(_node(named))}: its destroy was sent already, and can't be undone"
-    return Reply(Result.REFUSED, text, named.record, named.node, Reason.SHUTTING_DOWN)
+    return _said(Result.REFUSED, named, text, Reason.SHUTTING_DOWN)
 
 
 def nothing_to_undo(named: Named, known: Known, destroyed: Container[str]) -> Reply:
@@ -310,11 +302,11 @@ def not_listed_yet(given: str) -> Reply:
 
 
 def failed(named: Named, text: str) -> Reply:
-    return replace(_done(named, text), result=Result.FAILED)
+    return _said(Result.FAILED, named, text)
 
 
-def _done(named: Named, text: str) -> Reply:
-    return Reply(Result.DONE, text, record=named.record, node=named.node)
+def _said(result: Result, named: Named, text: str, reason: Reason | None = None) -> Reply:
+    return Reply(result, text, named.record, named.node, reason)
 
 
 # Marks that stand.
