@@ -193,9 +193,9 @@ MUTANTS = (
     TextMutant(
         "T1",
         "a denied node is gone visible_after past a launch that a jump made old",
-        "core/plan/destroy.py",
-        "launched_for(order.created_at, snapshot, order.claimed_at)",
-        "snapshot.wall - order.created_at",
+        "core/execute/shutdown.py",
+        "launched_for(order.created_at, seen.snapshot, order.claimed_at)",
+        "seen.snapshot.wall - order.created_at",
         "tests/core/observe/test_jumps.py::"
         "test_a_denied_node_is_gone_only_visible_after_past_the_jump_d3",
     ),
@@ -379,9 +379,9 @@ MUTANTS = (
     TextMutant(
         "D3",
         "a sighting does not reset a denial",
-        "core/plan/destroy.py",
-        "        return outcome, replace(destroyed, denied_at=None)\n",
-        "        return outcome, destroyed\n",
+        "core/execute/shutdown.py",
+        "        return node.state is CloudState.TERMINATED, None\n",
+        "        return node.state is CloudState.TERMINATED, state.denied_at\n",
         "tests/core/judge/test_shutdown.py::"
         "test_a_sighting_between_two_denials_starts_the_count_of_denials_again_d3",
     ),

@@ -821,7 +821,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "D3",
         "one denial is gone, however soon",
-        (off(destroy.judge_gone, "settings.visible_after == 0", "True"),),
+        (off(shutdowns.judge_gone, "visible_after == 0", "True"),),
     ),
     Mutant(
         "D3",

@@ -51,11 +51,11 @@ from nodemanager.core.judge.idle import ROTATE, UNCAPPED
 from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S
 from nodemanager.core.model.verdict import keep
-from nodemanager.core.model.world import CloudNode, Outcome, life_key
+from nodemanager.core.model.world import CloudNode, CloudState, Outcome, life_key
 from nodemanager.core.observe.facts import DestroySent, NodesExplained
 from nodemanager.core.observe.signs import launched_for
 from nodemanager.core.observe.unlisted import is_missed
-from nodemanager.core.plan.destroy import Destroyed, ShutdownOrder, confirm_shutdown, judge_gone
+from nodemanager.core.plan.destroy import ShutdownOrder, confirm_shutdown
 from nodemanager.core.plan.rotation import ROTATING
 from nodemanager.core.safety.orders import order_release
 
@@ -296,15 +296,41 @@ def _ask(state: Asking, seen: Seen) -> Step[ShutdownState]:
 
 
 def _answered(state: Asking, node: CloudNode | None, seen: Seen) -> Step[ShutdownState]:
-    order = state.order
-    destroyed = Destroyed(order, state.sent_at, state.denied_at)
+    is_gone, denied_at = judge_gone(state, node, seen)
+    if is_gone and not (node is None and _is_in_doubt(state, seen)):
+        return _gone(state.order, seen)
+    return _ask_later(replace(state, denied_at=denied_at), seen)
+
+
+def judge_gone(state: Asking, node: CloudNode | None, seen: Seen) -> tuple[bool, float | None]:
+    """Whether the destroyed node is gone (D3), and when the first "no such node" was answered.
+
+    Terminated is gone. "No such node" (`node` None) is gone only `visible_after` past the node's
+    launch, answered twice ASK_AGAIN_S apart; a cloud with consistent reads (`visible_after` 0) is
+    believed at once. An answer may be as old as its question (A1).
+    """
+    if node is not None:
+        return node.state is CloudState.TERMINATED, None
+    order, visible_after, now = state.order, seen.settings.visible_after, seen.snapshot.now
+    if visible_after == 0:
+        return True, state.denied_at
     asked_at = state.sent_at if state.asked_at is None else state.asked_at
-    outcome, destroyed = judge_gone(
-        destroyed, node, seen.snapshot, seen.settings, asked_at=asked_at
-    )
-    if outcome is Outcome.GONE and not (node is None and _is_in_doubt(state, seen)):
-        return _gone(order, seen)
-    return _ask_later(replace(state, denied_at=destroyed.denied_at), seen)
+    age_s = max(asked_at - state.sent_at, _launched_s(order, seen) - (now - asked_at))
+    if age_s <= visible_after:
+        return False, state.denied_at
+    if state.denied_at is None:
+        return False, now
+    return asked_at - state.denied_at >= ASK_AGAIN_S, state.denied_at
+
+
+def _launched_s(order: ShutdownOrder, seen: Seen) -> float:
+    """For how long the node has been launched at least; 0 where that is not known.
+
+    The launch time is by the cloud's clock, which may be off by CLOCK_STEP_S (A3).
+    """
+    if order.created_at is None:
+        return 0.0
+    return launched_for(order.created_at, seen.snapshot, order.claimed_at) - CLOCK_STEP_S
 
 
 def _is_in_doubt(state: Asking, seen: Seen) -> bool:
@@ -376,11 +402,7 @@ def _twin_shows_in(order: ShutdownOrder, seen: Seen) -> float:
     visible_after = seen.settings.visible_after
     if order.reason is not Reason.KILLED or visible_after == 0:
         return 0.0
-    age_s = 0.0
-    if order.created_at is not None:
-        # The launch time is by the cloud's clock, which may be off by CLOCK_STEP_S (A3).
-        age_s = launched_for(order.created_at, seen.snapshot, order.claimed_at) - CLOCK_STEP_S
-    return visible_after - age_s
+    return visible_after - _launched_s(order, seen)
 
 
 def _mark_down(order: ShutdownOrder, seen: Seen) -> MarkDown:

@@ -1,9 +1,9 @@
-"""Judges a destroy: its order, its pre-write check, and whether the node is gone (D2, D3)."""
+"""Judges a destroy: its order, and its pre-write check (D2)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from nodemanager.core.judge.idle import ROTATE, doubt, is_done, outdated
@@ -11,17 +11,17 @@ from nodemanager.core.judge.node_view import BY_HAND, NodeView
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import SchedulerNode
-from nodemanager.core.model.settings import ASK_AGAIN_S, CLOCK_STEP_S, ORDER_TTL_S, Settings
+from nodemanager.core.model.settings import ORDER_TTL_S, Settings
 from nodemanager.core.model.sizes import Sizes
 from nodemanager.core.model.verdict import Verdict, keep
-from nodemanager.core.model.world import CloudNode, CloudState, Outcome, Record, WorkerState
+from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
 from nodemanager.core.observe.scheduled import (
     hostname_of,
     is_not_up,
     joined_state,
     may_get_work,
 )
-from nodemanager.core.observe.signs import claimed_at_of, launched_for, worker_state
+from nodemanager.core.observe.signs import claimed_at_of, worker_state
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import is_answered_held
 
@@ -351,48 +351,3 @@ def _still_bad(
         return True
     state = worker_state(record, snapshot, settings)
     return order.reason is Reason.NODE_DOWN and state is WorkerState.DOWN
-
-
-@dataclass(frozen=True, slots=True)
-class Destroyed:
-    """A node whose destroy was sent; `denied_at` is when the first "no such node" was answered.
-
-    Times are CLOCK_BOOTTIME.
-    """
-
-    order: ShutdownOrder
-    sent_at: float
-    denied_at: float | None = None
-
-
-def judge_gone(
-    destroyed: Destroyed,
-    node: CloudNode | None,
-    snapshot: Snapshot,
-    settings: Settings,
-    *,
-    asked_at: float,
-) -> tuple[Outcome, Destroyed]:
-    """Whether a destroyed node is gone, from the answer to a question by id (D3).
-
-    Terminated is gone. "No such node" (`node` None) is gone only `visible_after` past the node's
-    launch, answered twice ASK_AGAIN_S apart; a cloud with consistent reads (`visible_after` 0) is
-    believed at once. An answer may be as old as `asked_at`, CLOCK_BOOTTIME (A1).
-    """
-    if node is not None:
-        outcome = Outcome.GONE if node.state is CloudState.TERMINATED else Outcome.ACCEPTED
-        return outcome, replace(destroyed, denied_at=None)
-    if settings.visible_after == 0:
-        return Outcome.GONE, destroyed
-    order, now = destroyed.order, snapshot.now
-    age_s = asked_at - destroyed.sent_at
-    if order.created_at is not None:
-        launched_s = launched_for(order.created_at, snapshot, order.claimed_at)
-        # The launch time is by the cloud's clock, which may be off by CLOCK_STEP_S (A3).
-        age_s = max(age_s, launched_s - (now - asked_at) - CLOCK_STEP_S)
-    if age_s <= settings.visible_after:
-        return Outcome.UNKNOWN, destroyed
-    if destroyed.denied_at is None:
-        return Outcome.UNKNOWN, replace(destroyed, denied_at=now)
-    gone = asked_at - destroyed.denied_at >= ASK_AGAIN_S
-    return (Outcome.GONE if gone else Outcome.UNKNOWN), destroyed

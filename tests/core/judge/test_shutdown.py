@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodemanager.core.execute.effects import AskNode
-from nodemanager.core.execute.shutdown import Asking, ShutDown
+from nodemanager.core.execute.shutdown import Asking, ShutDown, judge_gone
 from nodemanager.core.execute.workflow import Answered, Due, Seen
 from nodemanager.core.judge.node_view import window_open
 from nodemanager.core.model.reasons import Kind, Reason
@@ -18,16 +18,10 @@ from nodemanager.core.model.world import (
     CloudState,
     Guarantee,
     Job,
-    Outcome,
     Tags,
     WorkerState,
 )
-from nodemanager.core.plan.destroy import (
-    Destroyed,
-    ShutdownEvidence,
-    confirm_shutdown,
-    judge_gone,
-)
+from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from tests.core.build import EPOCH, POOL, World, incarnation_of, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 
@@ -486,43 +480,44 @@ def test_neither_having_an_incarnation_is_not_having_the_same_d2_p1() -> None:
 
 
 def answered(
-    made: World, destroyed: Destroyed, answer: CloudNode | None, took_s: float = 0.0
-) -> tuple[Outcome, Destroyed]:
+    made: World, asking: Asking, answer: CloudNode | None, took_s: float = 0.0
+) -> tuple[bool, Asking]:
     """What is concluded now from the answer to a question of so long ago."""
-    asked_at = made.now - took_s
-    return judge_gone(destroyed, answer, made.snapshot(), made.settings, asked_at=asked_at)
+    asking = replace(asking, asked_at=made.now - took_s)
+    is_gone, denied_at = judge_gone(asking, answer, seen(made))
+    return is_gone, replace(asking, denied_at=denied_at)
 
 
 @pytest.mark.parametrize(
-    ("answer", "outcome"),
+    ("answer", "is_gone"),
     [
-        pytest.param(CloudState.TERMINATED, Outcome.GONE, id="terminated"),
-        pytest.param(CloudState.STOPPING, Outcome.ACCEPTED, id="stopping"),
-        pytest.param(CloudState.RUNNING, Outcome.ACCEPTED, id="running"),
+        pytest.param(CloudState.TERMINATED, True, id="terminated"),
+        pytest.param(CloudState.STOPPING, False, id="stopping"),
+        pytest.param(CloudState.RUNNING, False, id="running"),
     ],
 )
-def test_only_terminated_is_gone_d3(answer: CloudState, outcome: Outcome) -> None:
+def test_only_terminated_is_gone_d3(answer: CloudState, is_gone: bool) -> None:
     made = idle()
-    destroyed = Destroyed(made.shutdown_order("i-r1"), made.now)
-    assert answered(made, destroyed, node("r1", state=answer))[0] is outcome
+    asking = Asking(made.shutdown_order("i-r1"), made.now)
+    assert answered(made, asking, node("r1", state=answer))[0] is is_gone
 
 
 def test_no_such_node_is_gone_when_asked_twice_past_visible_after_d3() -> None:
     made = idle()
-    destroyed = Destroyed(made.shutdown_order("i-r1"), made.now)
-    outcomes = []
+    asking = Asking(made.shutdown_order("i-r1"), made.now)
+    are_gone = []
     for wait in (0.0, 29.0, 1.0):
         made.advance(wait)
-        outcome, destroyed = answered(made, destroyed, None)
-        outcomes.append(outcome)
-    assert outcomes == [Outcome.UNKNOWN, Outcome.UNKNOWN, Outcome.GONE]
+        is_gone, asking = answered(made, asking, None)
+        are_gone.append(is_gone)
+    assert are_gone == [False, False, True]
 
 
 def test_no_such_node_says_nothing_of_a_young_node_d3() -> None:
     made = idle()
     order = replace(made.shutdown_order("i-r1"), created_at=made.ago(299.0))
-    outcome, after = answered(made, Destroyed(order, made.now), None)
-    assert (outcome, after.denied_at) == (Outcome.UNKNOWN, None)
+    is_gone, after = answered(made, Asking(order, made.now), None)
+    assert (is_gone, after.denied_at) == (False, None)
 
 
 @pytest.mark.parametrize(
@@ -534,15 +529,14 @@ def test_a_launch_on_a_clock_that_nobody_measured_may_be_a_minute_later_d3_a3(
 ) -> None:
     made = idle()
     order = replace(made.shutdown_order("i-r1"), created_at=made.ago(age))
-    _, after = answered(made, Destroyed(order, made.now), None)
+    _, after = answered(made, Asking(order, made.now), None)
     assert (after.denied_at is not None) is begun
 
 
 def test_a_node_is_old_enough_visible_after_past_its_destroy_whatever_the_clocks_say_d3() -> None:
     made = idle()
     order = replace(made.shutdown_order("i-r1"), created_at=made.ago(-9000.0))
-    destroyed = Destroyed(order, made.now - 301.0)
-    _, after = answered(made, destroyed, None)
+    _, after = answered(made, Asking(order, made.now - 301.0), None)
     assert after.denied_at == made.now
 
 
@@ -557,17 +551,17 @@ def test_a_denial_is_as_old_as_its_question_however_long_the_answer_took_d3(
     made = idle()
     young = replace(made.shutdown_order("i-r1"), created_at=made.ago(370.0))
     late = replace(made.shutdown_order("i-r1"), created_at=None)
-    for destroyed in (Destroyed(young, made.now), Destroyed(late, made.now - 310.0)):
-        _, after = answered(made, destroyed, None, took_s)
+    for asking in (Asking(young, made.now), Asking(late, made.now - 310.0)):
+        _, after = answered(made, asking, None, took_s)
         assert (after.denied_at is not None) is begun
 
 
 def test_the_second_denial_is_asked_for_long_after_the_first_was_answered_d3() -> None:
     made = idle()
-    first = Destroyed(made.shutdown_order("i-r1"), made.now, denied_at=made.now)
+    first = Asking(made.shutdown_order("i-r1"), made.now, denied_at=made.now)
     made.advance(60.0)
-    assert answered(made, first, None, 31.0)[0] is Outcome.UNKNOWN
-    assert answered(made, first, None, 30.0)[0] is Outcome.GONE
+    assert not answered(made, first, None, 31.0)[0]
+    assert answered(made, first, None, 30.0)[0]
 
 
 @pytest.mark.parametrize(
@@ -609,20 +603,13 @@ def test_an_incarnation_tells_the_order_whose_record_it_is_c20() -> None:
 
 def test_a_sighting_between_two_denials_starts_the_count_of_denials_again_d3() -> None:
     made = idle()
-    destroyed = Destroyed(made.shutdown_order("i-r1"), made.now)
-
-    def asked(answer: CloudNode | None) -> Outcome:
-        nonlocal destroyed
-        outcome, destroyed = answered(made, destroyed, answer)
-        return outcome
-
-    assert asked(None) is Outcome.UNKNOWN
-    made.advance(20.0)
-    assert asked(node("r1")) is Outcome.ACCEPTED
-    made.advance(20.0)
-    assert asked(None) is Outcome.UNKNOWN
-    made.advance(31.0)
-    assert asked(None) is Outcome.GONE
+    asking = Asking(made.shutdown_order("i-r1"), made.now)
+    are_gone = []
+    for answer, wait in ((None, 0.0), (node("r1"), 20.0), (None, 20.0), (None, 31.0)):
+        made.advance(wait)
+        is_gone, asking = answered(made, asking, answer)
+        are_gone.append(is_gone)
+    assert are_gone == [False, False, False, True]
 
 
 def test_the_time_behind_our_own_fence_is_no_silence_d8_c12() -> None:

@@ -10,12 +10,14 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.core.execute.shutdown import Asking, judge_gone
+from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.world import CloudNode, Outcome, StoreTime, WorkerState
+from nodemanager.core.model.world import CloudNode, Guarantee, StoreTime, WorkerState
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.clocks import Clocks, MeasuredClock, first_reading, wall_read
 from nodemanager.core.observe.signs import age_of_nodes, is_heard, launched_for
-from nodemanager.core.plan.destroy import Destroyed, judge_gone, order_shutdown
+from nodemanager.core.plan.destroy import order_shutdown
 from nodemanager.core.plan.summary import made_since
 from tests.core.build import EPOCH, SMALL, World, world
 
@@ -92,15 +94,15 @@ def test_a_denied_node_is_gone_only_visible_after_past_the_jump_d3(jump: float) 
     made = pool(WorkerState.DOWN, nodes=1, age=2.0, visible_after=300.0)
     order = order_shutdown(made.view("i-r1"), made.snapshot())
     jumps(made, jump)
-    destroyed, outcome = Destroyed(order, made.now), Outcome.UNKNOWN
-    asked = made.now
-    while made.now - asked <= 250.0:
+    asking = Asking(order, made.now)
+    while made.now - asking.sent_at <= 250.0:
         made.advance(35.0)
         made.round()
-        outcome, destroyed = judge_gone(
-            destroyed, None, made.snapshot(), made.settings, asked_at=made.now
-        )
-        assert outcome is Outcome.UNKNOWN or made.now - asked > 300.0
+        asking = replace(asking, asked_at=made.now)
+        seen = Seen(made.snapshot(), made.settings, Guarantee.CAS)
+        is_gone, denied_at = judge_gone(asking, None, seen)
+        asking = replace(asking, denied_at=denied_at)
+        assert not is_gone or made.now - asking.sent_at > 300.0
 
 
 @both_ways

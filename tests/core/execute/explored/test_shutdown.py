@@ -18,7 +18,7 @@ from nodemanager.core.execute.effects import (
     MarkDown,
     NodeLooked,
 )
-from nodemanager.core.execute.shutdown import ShutDown
+from nodemanager.core.execute.shutdown import Asking, ShutDown
 from nodemanager.core.execute.workflow import Failed, Seen, Step
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.scheduling import OURS, Dispatched, SchedulerNode, SchedulerOrder
@@ -302,8 +302,8 @@ def _trusts_the_plan(order: Any, *given: Any, **more: Any) -> Verdict:
     return Verdict(shutdown.Kind.SHUTDOWN, order.reason, order.node_id)
 
 
-def _believes_at_once(destroyed: Any, node: Any, *given: Any, **more: Any) -> Any:
-    return (Outcome.GONE if node is None or node.state is CloudState.STOPPING else None), destroyed
+def _believes_at_once(asking: Asking, node: CloudNode | None, seen: Seen) -> Any:
+    return node is None or node.state is CloudState.STOPPING, asking.denied_at
 
 
 def _frees_nothing(order: Any, seen: Any) -> Any:
