@@ -10,6 +10,7 @@ from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.observe.snapshot import Expected, Flight
 from nodemanager.core.plan.orders import BIND_LIMIT, BindOrder
 from nodemanager.core.plan.plan import Plan
+from tests.cases import cases
 from tests.core.build import World, incarnation_of, world
 
 ORDER = BindOrder("r1", incarnation_of("r1"), "i-own", "p")
@@ -36,10 +37,7 @@ def test_a_claim_that_was_told_is_left_alone_p1a() -> None:
     assert made.round().binds == ()
 
 
-@pytest.mark.parametrize(
-    ("life", "expected"),
-    [pytest.param(1, (ORDER,), id="of-this-life"), pytest.param(0, (), id="of-an-earlier-one")],
-)
+@cases(("life", "expected"), {"of-this-life": (1, (ORDER,)), "of-an-earlier-one": (0, ())})
 def test_before_it_is_listed_the_node_is_what_the_create_answered_p1a(
     life: int, expected: tuple[BindOrder, ...]
 ) -> None:

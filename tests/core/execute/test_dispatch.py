@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from nodemanager.core.execute.expectations import dispatched_after, dispatched_listed
 from nodemanager.core.execute.news import SchedulerTold
 from nodemanager.core.model.annotations import PAUSE, Mark
@@ -27,6 +25,7 @@ from nodemanager.journal.states import (
     encode_history,
     encode_snapshot,
 )
+from tests.cases import cases
 from tests.core.build import SMALL, World, world
 
 BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
@@ -92,17 +91,17 @@ def test_a_listing_that_began_before_the_drain_was_answered_does_not_count_d12()
     assert made.destroyed == ["i-r1"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "node",
-    [
-        pytest.param(replace(DRAINED, state=BUSY), id="a-job-came-first"),
-        pytest.param(FREE, id="somebody-resumed-it"),
-        pytest.param(replace(DRAINED, reason="disk"), id="drained-by-others"),
-        pytest.param(replace(DRAINED, reserved=True), id="reserved"),
-        pytest.param(replace(DRAINED, state=WorkerState.UNKNOWN), id="not-responding"),
-        pytest.param(replace(DRAINED, state=WorkerState.DOWN), id="down"),
-        pytest.param(replace(DRAINED, name="compute9"), id="another's"),
-    ],
+    {
+        "a-job-came-first": replace(DRAINED, state=BUSY),
+        "somebody-resumed-it": FREE,
+        "drained-by-others": replace(DRAINED, reason="disk"),
+        "reserved": replace(DRAINED, reserved=True),
+        "not-responding": replace(DRAINED, state=WorkerState.UNKNOWN),
+        "down": replace(DRAINED, state=WorkerState.DOWN),
+        "another's": replace(DRAINED, name="compute9"),
+    },
 )
 def test_only_a_node_that_is_idle_and_drained_by_us_goes_d12(node: SchedulerNode) -> None:
     made = scheduled()
@@ -114,13 +113,13 @@ def test_only_a_node_that_is_idle_and_drained_by_us_goes_d12(node: SchedulerNode
     assert made.destroyed == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
-    [
-        pytest.param({"on": False}, id="it-was-to-get-work"),
-        pytest.param({"incarnation": "another-life"}, id="another-life"),
-        pytest.param({"hostname": "compute9"}, id="another-name"),
-    ],
+    {
+        "it-was-to-get-work": {"on": False},
+        "another-life": {"incarnation": "another-life"},
+        "another-name": {"hostname": "compute9"},
+    },
 )
 def test_only_our_own_drain_of_this_life_is_believed_d12(fields: dict[str, Any]) -> None:
     made = scheduled()
@@ -155,12 +154,12 @@ def test_what_somebody_else_drained_gets_no_work_by_us() -> None:
     assert orders(made) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "flags",
-    [
-        pytest.param({"late_destroys": frozenset({"i-r1"})}, id="sent"),
-        pytest.param({"unknown_destroys": True}, id="of-a-lost-journal"),
-    ],
+    {
+        "sent": {"late_destroys": frozenset({"i-r1"})},
+        "of-a-lost-journal": {"unknown_destroys": True},
+    },
 )
 def test_a_node_that_a_late_destroy_may_hit_stays_drained_d12(flags: dict[str, Any]) -> None:
     made = scheduled()
@@ -192,16 +191,16 @@ def test_no_drain_is_given_while_an_earlier_order_may_undo_it_d12() -> None:
         assert orders(made) == [True]
 
 
-@pytest.mark.parametrize(
+@cases(
     "flags",
-    [
-        pytest.param({"lease": False}, id="no-lease"),
-        pytest.param({"read_only": "disk"}, id="read-only"),
-        pytest.param({"breaker": Breaker(Cause.WRITES_FAIL)}, id="breaker"),
-        pytest.param({"record_flights": {"r1": Flight("clean", 0.0)}}, id="in-flight"),
-        pytest.param({"holds": frozenset({"i-r1"})}, id="held"),
-        pytest.param({"pool_marks": {PAUSE: Mark("me", 0.0, "why")}}, id="paused"),
-    ],
+    {
+        "no-lease": {"lease": False},
+        "read-only": {"read_only": "disk"},
+        "breaker": {"breaker": Breaker(Cause.WRITES_FAIL)},
+        "in-flight": {"record_flights": {"r1": Flight("clean", 0.0)}},
+        "held": {"holds": frozenset({"i-r1"})},
+        "paused": {"pool_marks": {PAUSE: Mark("me", 0.0, "why")}},
+    },
 )
 def test_nothing_is_drained_that_may_not_be_destroyed(flags: dict[str, Any]) -> None:
     made = scheduled()
@@ -236,15 +235,15 @@ def at_last_look(
     return confirm_shutdown(ordered, found, made.snapshot(), made.settings, wanted=False)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("node", "goes"),
-    [
-        pytest.param(DRAINED, True, id="still-drained"),
-        pytest.param(replace(DRAINED, state=BUSY), False, id="busy"),
-        pytest.param(FREE, False, id="resumed"),
-        pytest.param(replace(DRAINED, reason="disk"), False, id="drained-by-others"),
-        pytest.param(None, False, id="not-listed"),
-    ],
+    {
+        "still-drained": (DRAINED, True),
+        "busy": (replace(DRAINED, state=BUSY), False),
+        "resumed": (FREE, False),
+        "drained-by-others": (replace(DRAINED, reason="disk"), False),
+        "not-listed": (None, False),
+    },
 )
 def test_the_scheduler_is_asked_again_right_before_the_destroy_d2(
     node: SchedulerNode | None, goes: bool
@@ -255,15 +254,15 @@ def test_the_scheduler_is_asked_again_right_before_the_destroy_d2(
 OFF = SchedulerNode(HOST, WorkerState.UNKNOWN, responds=False, suspended=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("node", "goes"),
-    [
-        pytest.param(OFF, True, id="still-off"),
-        pytest.param(replace(OFF, reserved=True), False, id="reserved"),
-        pytest.param(SchedulerNode(HOST, BUSY), False, id="busy"),
-        pytest.param(FREE, False, id="up-again"),
-        pytest.param(None, False, id="not-listed"),
-    ],
+    {
+        "still-off": (OFF, True),
+        "reserved": (replace(OFF, reserved=True), False),
+        "busy": (SchedulerNode(HOST, BUSY), False),
+        "up-again": (FREE, False),
+        "not-listed": (None, False),
+    },
 )
 def test_a_node_switched_off_goes_only_if_it_still_is_right_before_the_destroy_d2(
     node: SchedulerNode | None, goes: bool

@@ -12,6 +12,7 @@ from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
+from tests.cases import cases
 from tests.core.build import EPOCH, START, Flight, World, incarnation_of, world
 
 NODE, ORDER, OTHER = "i-r1", "00c0ffee", "feedface"
@@ -102,12 +103,9 @@ def test_one_that_takes_work_is_wanted_like_any_other_though_a_destroy_may_hit_i
     assert of_node(made) == (Kind.KEEP, Reason.NEEDED)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("ours", "reason", "resumes"),
-    [
-        pytest.param(True, Reason.NEEDED, [False], id="ours"),
-        pytest.param(False, Reason.LATE_DESTROY, [], id="a-former-runs"),
-    ],
+    {"ours": (True, Reason.NEEDED, [False]), "a-former-runs": (False, Reason.LATE_DESTROY, [])},
 )
 def test_where_destroys_are_unknown_no_order_of_a_former_run_is_taken_back_r1(
     ours: bool, reason: Reason, resumes: list[bool]
@@ -128,13 +126,13 @@ def test_an_operator_who_calls_a_drain_off_waits_for_a_late_destroy_too_o1() -> 
     assert orders(made) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("standing", "drained"),
-    [
-        pytest.param(ORDER, OTHER, id="by-an-earlier-order"),
-        pytest.param(OTHER, OTHER, id="by-one-that-we-did-not-give"),
-        pytest.param(None, ORDER, id="by-one-that-was-taken-back"),
-    ],
+    {
+        "by-an-earlier-order": (ORDER, OTHER),
+        "by-one-that-we-did-not-give": (OTHER, OTHER),
+        "by-one-that-was-taken-back": (None, ORDER),
+    },
 )
 def test_it_must_have_drained_by_the_order_that_this_run_gave_and_that_stands(
     standing: str | None, drained: str
@@ -208,14 +206,14 @@ def test_once_told_it_stays_drained_while_its_window_is_closed() -> None:
     assert made.destroyed == [NODE]
 
 
-@pytest.mark.parametrize(
+@cases(
     "flags",
-    [
-        pytest.param({"lease": False}, id="no-lease-L6"),
-        pytest.param({"read_only": "another account"}, id="read-only-L5"),
-        pytest.param({"pool_marks": {PAUSE: Mark("ann", EPOCH + START)}}, id="paused-O4"),
-        pytest.param({"holds": frozenset({NODE})}, id="held-C9"),
-    ],
+    {
+        "no-lease-L6": {"lease": False},
+        "read-only-L5": {"read_only": "another account"},
+        "paused-O4": {"pool_marks": {PAUSE: Mark("ann", EPOCH + START)}},
+        "held-C9": {"holds": frozenset({NODE})},
+    },
 )
 def test_nothing_is_told_where_nothing_may_be_written(flags: dict[str, Any]) -> None:
     made = hooked()
@@ -268,16 +266,14 @@ def at_last_look(made: World, **fields: Any) -> tuple[Kind, Reason]:
     return said.kind, said.reason
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "expected"),
-    [
-        pytest.param({}, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND), id="nothing-since"),
-        pytest.param({"drained": None}, (Kind.KEEP, Reason.DRAIN_AWAITED), id="idle-again"),
-        pytest.param({"drain": None}, (Kind.KEEP, Reason.DRAIN_AWAITED), id="taken-back"),
-        pytest.param(
-            {"worker_state": WorkerState.BUSY}, (Kind.KEEP, Reason.NO_LONGER_WANTED), id="busy"
-        ),
-    ],
+    {
+        "nothing-since": ({}, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND)),
+        "idle-again": ({"drained": None}, (Kind.KEEP, Reason.DRAIN_AWAITED)),
+        "taken-back": ({"drain": None}, (Kind.KEEP, Reason.DRAIN_AWAITED)),
+        "busy": ({"worker_state": WorkerState.BUSY}, (Kind.KEEP, Reason.NO_LONGER_WANTED)),
+    },
 )
 def test_right_before_the_destroy_it_must_still_be_drained_d2(
     fields: dict[str, Any], expected: tuple[Kind, Reason]

@@ -16,6 +16,7 @@ from nodemanager.core.observe.evidence import CleanEvidence, look_at
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.safety.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.safety.proof import violations
+from tests.cases import cases
 from tests.core.build import (
     EPOCH,
     START,
@@ -57,24 +58,20 @@ def test_nothing_changed_and_the_record_is_freed_c11() -> None:
     assert last_look(gone()) == STALE
 
 
-@pytest.mark.parametrize(
+@cases(
     ("found", "reason"),
-    [
-        pytest.param({"error": "time-out"}, Reason.EVIDENCE_MISSING, id="an-error"),
-        pytest.param({"tagged": None}, Reason.EVIDENCE_MISSING, id="no-answer-by-tag"),
-        pytest.param({"asked_id": False}, Reason.EVIDENCE_MISSING, id="not-asked-by-its-id"),
-        pytest.param({"record": None}, Reason.CHANGED_SINCE_PLAN, id="the-record-is-gone"),
-        pytest.param({"tagged": (node("r1"),)}, Reason.NODE_ALIVE, id="a-node-by-tag"),
-        pytest.param(
-            {"tagged": (node("r1", state=CloudState.UNKNOWN),)}, Reason.NODE_ALIVE, id="any-state"
-        ),
-        pytest.param({"by_id": node("r1", pool=None)}, Reason.NODE_ALIVE, id="a-node-by-id"),
-        pytest.param(
-            {"tagged": (node("r1", state=CloudState.TERMINATED),)}, None, id="terminated-by-tag"
-        ),
-        pytest.param({"by_id": node("r1", state=CloudState.TERMINATED)}, None, id="and-by-id"),
-        pytest.param({"tagged": (node("r1", id="i-2", life=2),)}, None, id="another-life"),
-    ],
+    {
+        "an-error": ({"error": "time-out"}, Reason.EVIDENCE_MISSING),
+        "no-answer-by-tag": ({"tagged": None}, Reason.EVIDENCE_MISSING),
+        "not-asked-by-its-id": ({"asked_id": False}, Reason.EVIDENCE_MISSING),
+        "the-record-is-gone": ({"record": None}, Reason.CHANGED_SINCE_PLAN),
+        "a-node-by-tag": ({"tagged": (node("r1"),)}, Reason.NODE_ALIVE),
+        "any-state": ({"tagged": (node("r1", state=CloudState.UNKNOWN),)}, Reason.NODE_ALIVE),
+        "a-node-by-id": ({"by_id": node("r1", pool=None)}, Reason.NODE_ALIVE),
+        "terminated-by-tag": ({"tagged": (node("r1", state=CloudState.TERMINATED),)}, None),
+        "and-by-id": ({"by_id": node("r1", state=CloudState.TERMINATED)}, None),
+        "another-life": ({"tagged": (node("r1", id="i-2", life=2),)}, None),
+    },
 )
 def test_life_or_no_answer_at_the_last_look_keeps_the_record_c11(
     found: dict[str, Any], reason: Reason | None
@@ -83,12 +80,12 @@ def test_life_or_no_answer_at_the_last_look_keeps_the_record_c11(
     assert last_look(gone(), found=found) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("claimed", "expected"),
-    [
-        pytest.param(True, STALE, id="its-tag-is-asked"),
-        pytest.param(False, (Kind.KEEP, Reason.UNVERIFIABLE), id="nothing-else-to-ask-by"),
-    ],
+    {
+        "its-tag-is-asked": (True, STALE),
+        "nothing-else-to-ask-by": (False, (Kind.KEEP, Reason.UNVERIFIABLE)),
+    },
 )
 def test_a_malformed_id_is_as_none_c11_p1a(claimed: bool, expected: tuple[Kind, Reason]) -> None:
     """The cloud calls what the record names no node's id (P1a, N12). A denial it is not."""
@@ -96,20 +93,18 @@ def test_a_malformed_id_is_as_none_c11_p1a(claimed: bool, expected: tuple[Kind, 
     assert last_look(made, found={"malformed": True}) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("change", "reason"),
-    [
-        pytest.param({"version": "v2"}, Reason.CHANGED_SINCE_PLAN, id="version"),
-        pytest.param({"problems": ("x",)}, Reason.UNREADABLE, id="unreadable"),
-        pytest.param({"pool": "other"}, Reason.OTHER_POOL, id="pool"),
-        pytest.param({"held": True}, Reason.HELD, id="held"),
-        pytest.param({"last_ping_at": NOW - 8000.0}, Reason.CHANGED_SINCE_PLAN, id="its-last-ping"),
-        pytest.param({"first_ping_at": NOW - 8000.0}, Reason.CHANGED_SINCE_PLAN, id="its-first"),
-        pytest.param({"instance_id": "i-2"}, Reason.CHANGED_SINCE_PLAN, id="whose-ping-it-is"),
-        pytest.param(
-            {"claim": claim("r1", at=NOW - 9600.0, life=2)}, Reason.CHANGED_SINCE_PLAN, id="life"
-        ),
-    ],
+    {
+        "version": ({"version": "v2"}, Reason.CHANGED_SINCE_PLAN),
+        "unreadable": ({"problems": ("x",)}, Reason.UNREADABLE),
+        "pool": ({"pool": "other"}, Reason.OTHER_POOL),
+        "held": ({"held": True}, Reason.HELD),
+        "its-last-ping": ({"last_ping_at": NOW - 8000.0}, Reason.CHANGED_SINCE_PLAN),
+        "its-first": ({"first_ping_at": NOW - 8000.0}, Reason.CHANGED_SINCE_PLAN),
+        "whose-ping-it-is": ({"instance_id": "i-2"}, Reason.CHANGED_SINCE_PLAN),
+        "life": ({"claim": claim("r1", at=NOW - 9600.0, life=2)}, Reason.CHANGED_SINCE_PLAN),
+    },
 )
 def test_a_record_that_changed_since_its_plan_is_kept_c11(
     change: dict[str, Any], reason: Reason
@@ -122,19 +117,17 @@ def test_a_record_that_changed_since_its_plan_is_kept_c11(
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("snapshot", "reason"),
-    [
-        pytest.param({"lease": False}, Reason.NO_LEASE, id="lease"),
-        pytest.param({"read_only": "x"}, Reason.READ_ONLY, id="read-only"),
-        pytest.param({"holds": frozenset({"r1"})}, Reason.HELD, id="held"),
-        pytest.param({"holds": frozenset({"i-r1"})}, Reason.HELD, id="node-held"),
-        pytest.param(
-            {"record_flights": {"r1": Flight("setup", START)}}, Reason.IN_FLIGHT, id="in-flight"
-        ),
-        pytest.param({"breaker": Breaker(Cause.WRITES_FAIL)}, Reason.BREAKER_OPEN, id="breaker"),
-        pytest.param({"breaker": Breaker(generation=2)}, Reason.BREAKER_OPEN, id="it-was-open"),
-    ],
+    {
+        "lease": ({"lease": False}, Reason.NO_LEASE),
+        "read-only": ({"read_only": "x"}, Reason.READ_ONLY),
+        "held": ({"holds": frozenset({"r1"})}, Reason.HELD),
+        "node-held": ({"holds": frozenset({"i-r1"})}, Reason.HELD),
+        "in-flight": ({"record_flights": {"r1": Flight("setup", START)}}, Reason.IN_FLIGHT),
+        "breaker": ({"breaker": Breaker(Cause.WRITES_FAIL)}, Reason.BREAKER_OPEN),
+        "it-was-open": ({"breaker": Breaker(generation=2)}, Reason.BREAKER_OPEN),
+    },
 )
 def test_what_stands_in_the_way_now_stops_the_write_c11(
     snapshot: dict[str, Any], reason: Reason
@@ -151,12 +144,9 @@ def test_old_polls_and_a_clock_that_nobody_trusts_any_more_stop_the_write_c7_t1(
     assert last_look(made, order=order) == (Kind.KEEP, Reason.POLL_STALE)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("late", "expected"),
-    [
-        pytest.param(60.0, STALE, id="in-time"),
-        pytest.param(60.5, (Kind.KEEP, Reason.ORDER_EXPIRED), id="late"),
-    ],
+    {"in-time": (60.0, STALE), "late": (60.5, (Kind.KEEP, Reason.ORDER_EXPIRED))},
 )
 def test_an_order_stands_for_sixty_seconds_c11(late: float, expected: tuple[Kind, Reason]) -> None:
     made = gone()
@@ -197,12 +187,9 @@ def test_an_incomplete_listing_since_the_plan_that_shows_another_node_keeps_no_r
     assert last_look(made, order=order) == STALE
 
 
-@pytest.mark.parametrize(
+@cases(
     ("since_first", "expected"),
-    [
-        pytest.param(300.0, Reason.DENIED_TOO_EARLY, id="too-early"),
-        pytest.param(300.5, Reason.STALE_SLOT, id="past"),
-    ],
+    {"too-early": (300.0, Reason.DENIED_TOO_EARLY), "past": (300.5, Reason.STALE_SLOT)},
 )
 def test_a_denial_counts_only_visible_after_past_the_first_ping_c11(
     since_first: float, expected: Reason
@@ -214,13 +201,13 @@ def test_a_denial_counts_only_visible_after_past_the_first_ping_c11(
 
 
 @pytest.mark.parametrize("pinged", [True, False], ids=["pinged", "never-pinged"])
-@pytest.mark.parametrize(
+@cases(
     ("took_s", "expected"),
-    [
-        pytest.param(None, Reason.STALE_SLOT, id="at-once"),
-        pytest.param(15.0, Reason.STALE_SLOT, id="in-time"),
-        pytest.param(25.0, Reason.DENIED_TOO_EARLY, id="too-early"),
-    ],
+    {
+        "at-once": (None, Reason.STALE_SLOT),
+        "in-time": (15.0, Reason.STALE_SLOT),
+        "too-early": (25.0, Reason.DENIED_TOO_EARLY),
+    },
 )
 def test_a_denial_is_as_old_as_its_question_c11(
     took_s: float | None, expected: Reason, pinged: bool
@@ -334,14 +321,14 @@ def test_after_our_shutdown_the_record_is_freed_whatever_age_listing_and_polls_s
 TOO_EARLY = (Kind.KEEP, Reason.DENIED_TOO_EARLY)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pinged", "age", "visible_after", "expected"),
-    [
-        pytest.param(True, 300.0, 300.0, TOO_EARLY, id="young"),
-        pytest.param(True, 300.1, 300.0, GONE, id="old-enough"),
-        pytest.param(True, 0.0, 0.0, GONE, id="reads-are-consistent"),
-        pytest.param(False, 0.0, 0.0, GONE, id="never-pinged-and-reads-are-consistent"),
-    ],
+    {
+        "young": (True, 300.0, 300.0, TOO_EARLY),
+        "old-enough": (True, 300.1, 300.0, GONE),
+        "reads-are-consistent": (True, 0.0, 0.0, GONE),
+        "never-pinged-and-reads-are-consistent": (False, 0.0, 0.0, GONE),
+    },
 )
 def test_that_no_other_node_bears_its_uuid_counts_once_a_twin_would_be_seen_c20(
     pinged: bool, age: float, visible_after: float, expected: tuple[Kind, Reason]
@@ -354,14 +341,14 @@ def test_that_no_other_node_bears_its_uuid_counts_once_a_twin_would_be_seen_c20(
     assert last_look(made, order=order) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("claimed", "launched", "expected"),
-    [
-        pytest.param(2210.0, None, TOO_EARLY, id="a-create-may-have-come-so-late"),
-        pytest.param(2221.0, None, GONE, id="past-c21"),
-        pytest.param(2100.0, 359.0, TOO_EARLY, id="launched-lately"),
-        pytest.param(900.0, 361.0, GONE, id="launched-long-ago"),
-    ],
+    {
+        "a-create-may-have-come-so-late": (2210.0, None, TOO_EARLY),
+        "past-c21": (2221.0, None, GONE),
+        "launched-lately": (2100.0, 359.0, TOO_EARLY),
+        "launched-long-ago": (900.0, 361.0, GONE),
+    },
 )
 def test_a_twin_of_one_that_never_pinged_is_as_old_as_that_c20(
     claimed: float, launched: float | None, expected: tuple[Kind, Reason]
@@ -383,15 +370,15 @@ def test_that_denial_is_as_old_as_its_question_too_c20() -> None:
     assert last_look(made, found={"asked_at": made.now - 11.0}, order=order) == TOO_EARLY
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pinged", "back", "waited", "expected"),
-    [
-        pytest.param(True, 7200.0, 299.0, TOO_EARLY, id="young"),
-        pytest.param(True, 7200.0, 301.0, GONE, id="old-enough"),
-        pytest.param(True, 290.0, 301.0, GONE, id="caught-up"),
-        pytest.param(False, 7200.0, 2219.0, TOO_EARLY, id="never-pinged-and-young"),
-        pytest.param(False, 7200.0, 2221.0, GONE, id="never-pinged"),
-    ],
+    {
+        "young": (True, 7200.0, 299.0, TOO_EARLY),
+        "old-enough": (True, 7200.0, 301.0, GONE),
+        "caught-up": (True, 290.0, 301.0, GONE),
+        "never-pinged-and-young": (False, 7200.0, 2219.0, TOO_EARLY),
+        "never-pinged": (False, 7200.0, 2221.0, GONE),
+    },
 )
 def test_where_the_clock_was_set_back_that_denial_counts_from_the_records_first_sighting_c20_t1(
     pinged: bool, back: float, waited: float, expected: tuple[Kind, Reason]
@@ -408,13 +395,13 @@ def test_where_the_clock_was_set_back_that_denial_counts_from_the_records_first_
     assert last_look(made, found={"asked_at": made.now - 3.0}, order=order) == TOO_EARLY
 
 
-@pytest.mark.parametrize(
+@cases(
     ("state", "expected"),
-    [
-        pytest.param(CloudState.STOPPING, GONE, id="a-late-answer"),
-        pytest.param(CloudState.TERMINATED, GONE, id="terminated"),
-        pytest.param(CloudState.RUNNING, (Kind.KEEP, Reason.NODE_ALIVE), id="running-after-all"),
-    ],
+    {
+        "a-late-answer": (CloudState.STOPPING, GONE),
+        "terminated": (CloudState.TERMINATED, GONE),
+        "running-after-all": (CloudState.RUNNING, (Kind.KEEP, Reason.NODE_ALIVE)),
+    },
 )
 def test_c4_is_waived_only_for_the_node_destroyed_and_only_on_its_way_out_c20(
     state: CloudState, expected: tuple[Kind, Reason]
@@ -424,17 +411,15 @@ def test_c4_is_waived_only_for_the_node_destroyed_and_only_on_its_way_out_c20(
     assert last_look(made, order=order, found=found) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("change", "reason"),
-    [
-        pytest.param(
-            {"claim": claim("r1", at=NOW, life=2)}, Reason.CHANGED_SINCE_PLAN, id="incarnation"
-        ),
-        pytest.param({"claim": None}, Reason.CHANGED_SINCE_PLAN, id="no-claim-any-more"),
-        pytest.param({"instance_id": "i-new"}, Reason.CHANGED_SINCE_PLAN, id="instance"),
-        pytest.param({"held": True}, Reason.HELD, id="held"),
-        pytest.param({"pool": "other"}, Reason.OTHER_POOL, id="pool"),
-    ],
+    {
+        "incarnation": ({"claim": claim("r1", at=NOW, life=2)}, Reason.CHANGED_SINCE_PLAN),
+        "no-claim-any-more": ({"claim": None}, Reason.CHANGED_SINCE_PLAN),
+        "instance": ({"instance_id": "i-new"}, Reason.CHANGED_SINCE_PLAN),
+        "held": ({"held": True}, Reason.HELD),
+        "pool": ({"pool": "other"}, Reason.OTHER_POOL),
+    },
 )
 def test_a_record_that_is_another_nodes_by_now_is_kept_c20(
     change: dict[str, Any], reason: Reason
@@ -444,7 +429,7 @@ def test_a_record_that_is_another_nodes_by_now_is_kept_c20(
     assert last_look(made, order=order) == (Kind.KEEP, reason)
 
 
-@pytest.mark.parametrize("life", [pytest.param(1, id="its-twin"), pytest.param(2, id="its-elder")])
+@cases("life", {"its-twin": 1, "its-elder": 2})
 @pytest.mark.parametrize("where", ["by-tag", "in-the-list", "in-an-incomplete-list"])
 def test_another_node_with_its_uuid_keeps_the_record_c20(life: int, where: str) -> None:
     made, order = destroyed()
@@ -537,14 +522,14 @@ def denied() -> World:
     return made
 
 
-@pytest.mark.parametrize(
+@cases(
     ("found", "reason"),
-    [
-        pytest.param({"tagged": (node("r1"),)}, Reason.NODE_ALIVE, id="a-node-by-tag"),
-        pytest.param({"by_id": node("r1", pool=None)}, Reason.NODE_ALIVE, id="a-node-by-id"),
-        pytest.param({"asked_id": False}, Reason.EVIDENCE_MISSING, id="not-asked-by-its-id"),
-        pytest.param({"tagged": None}, Reason.EVIDENCE_MISSING, id="not-asked-by-tag"),
-    ],
+    {
+        "a-node-by-tag": ({"tagged": (node("r1"),)}, Reason.NODE_ALIVE),
+        "a-node-by-id": ({"by_id": node("r1", pool=None)}, Reason.NODE_ALIVE),
+        "not-asked-by-its-id": ({"asked_id": False}, Reason.EVIDENCE_MISSING),
+        "not-asked-by-tag": ({"tagged": None}, Reason.EVIDENCE_MISSING),
+    },
 )
 def test_life_or_no_answer_keeps_a_denied_pinger_p6_c11(
     found: dict[str, Any], reason: Reason

@@ -14,6 +14,7 @@ from nodemanager.core.model.world import CloudState, Record
 from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.observe.snapshot import Flight, LateWrite
 from nodemanager.core.safety.orders import CleanOrder, fenced_order
+from tests.cases import cases
 from tests.core.build import START, World, claim, cleaned, node, world
 
 WINDOW = 7200.0
@@ -26,13 +27,13 @@ def fenced_store(**settings: Any) -> World:
 # U2: not used again while something may still be written to it.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("ago", "record"),
-    [
-        pytest.param(1.0, None, id="a-moment-ago"),
-        pytest.param(WINDOW, None, id="at-the-edge"),
-        pytest.param(WINDOW + 0.001, "r1", id="just-past"),
-    ],
+    {
+        "a-moment-ago": (1.0, None),
+        "at-the-edge": (WINDOW, None),
+        "just-past": (WINDOW + 0.001, "r1"),
+    },
 )
 @pytest.mark.parametrize("own", [True, False], ids=["our-own-clean", "long-quiet"])
 def test_a_record_is_used_again_only_past_what_may_be_written_to_it_u2(
@@ -117,13 +118,13 @@ def test_a_fence_that_nothing_is_behind_is_lifted_as_soon_as_it_is_listed_c12() 
     assert order.not_after < made.now
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
-    [
-        pytest.param({"fenced": False}, id="no-fence"),
-        pytest.param({"pool": "other"}, id="another-pools"),
-        pytest.param({"problems": ("hostname is not text",)}, id="unreadable"),
-    ],
+    {
+        "no-fence": {"fenced": False},
+        "another-pools": {"pool": "other"},
+        "unreadable": {"problems": ("hostname is not text",)},
+    },
 )
 def test_no_other_record_is_written_to_c12(fields: dict[str, Any]) -> None:
     assert lifted(left(**fields)) == []
@@ -135,14 +136,14 @@ def test_a_cleaned_record_has_nobody_to_let_in_c12() -> None:
     assert lifted(made) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "flags",
-    [
-        pytest.param({"record_flights": {"r1": Flight("clean", START)}}, id="a-clean-under-way"),
-        pytest.param({"touched": {"r1": START + 1e6}}, id="listed-before-ours-ended"),
-        pytest.param({"lease": False}, id="no-lease"),
-        pytest.param({"read_only": "another store"}, id="read-only"),
-    ],
+    {
+        "a-clean-under-way": {"record_flights": {"r1": Flight("clean", START)}},
+        "listed-before-ours-ended": {"touched": {"r1": START + 1e6}},
+        "no-lease": {"lease": False},
+        "read-only": {"read_only": "another store"},
+    },
 )
 def test_a_fence_is_not_lifted_while_it_may_be_ours_or_we_may_not_write_c12(
     flags: dict[str, Any],
@@ -150,10 +151,7 @@ def test_a_fence_is_not_lifted_while_it_may_be_ours_or_we_may_not_write_c12(
     assert lifted(left(), **flags) == []
 
 
-@pytest.mark.parametrize(
-    ("ago", "lifts"),
-    [pytest.param(WINDOW, [], id="at-the-edge"), pytest.param(WINDOW + 5, ["r1"], id="past")],
-)
+@cases(("ago", "lifts"), {"at-the-edge": (WINDOW, []), "past": (WINDOW + 5, ["r1"])})
 def test_a_fence_stays_while_a_clean_may_still_take_effect_behind_it_c12(
     ago: float, lifts: list[str]
 ) -> None:
@@ -241,17 +239,15 @@ def test_where_it_took_effect_that_is_the_end_of_it_c12() -> None:
     assert (verdict.kind, verdict.reason) == (Kind.KEEP, Reason.HOLDS_NOTHING)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("found", "flags", "reason"),
-    [
-        pytest.param({"error": "time-out"}, {}, Reason.EVIDENCE_MISSING, id="no-answer"),
-        pytest.param({"tagged": (node("r1"),)}, {}, Reason.NODE_ALIVE, id="its-node-shows-up"),
-        pytest.param(
-            {"by_id": node("r1", state=CloudState.STOPPED)}, {}, Reason.NODE_ALIVE, id="by-its-id"
-        ),
-        pytest.param({}, {"holds": frozenset({"r1"})}, Reason.HELD, id="held"),
-        pytest.param({}, {"lease": False}, Reason.NO_LEASE, id="no-lease"),
-    ],
+    {
+        "no-answer": ({"error": "time-out"}, {}, Reason.EVIDENCE_MISSING),
+        "its-node-shows-up": ({"tagged": (node("r1"),)}, {}, Reason.NODE_ALIVE),
+        "by-its-id": ({"by_id": node("r1", state=CloudState.STOPPED)}, {}, Reason.NODE_ALIVE),
+        "held": ({}, {"holds": frozenset({"r1"})}, Reason.HELD),
+        "no-lease": ({}, {"lease": False}, Reason.NO_LEASE),
+    },
 )
 def test_whatever_forbids_it_now_forbids_the_write_and_the_fence_stays_c12(
     found: dict[str, Any], flags: dict[str, Any], reason: Reason

@@ -14,16 +14,17 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import CLOCK_STEP_S
 from nodemanager.core.model.world import CloudState, Guarantee, Outcome, life_key
 from nodemanager.core.plan.destroy import ShutdownOrder
+from tests.cases import cases
 from tests.core.build import World, incarnation_of, node, world
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pinged_by", "told"),
-    [
-        pytest.param("i-r1", True, id="by-itself"),
-        pytest.param(None, True, id="by-nobody-who-says-who-it-is"),
-        pytest.param("i-twin", False, id="by-its-twin-which-works-under-that-name"),
-    ],
+    {
+        "by-itself": ("i-r1", True),
+        "by-nobody-who-says-who-it-is": (None, True),
+        "by-its-twin-which-works-under-that-name": ("i-twin", False),
+    },
 )
 def test_the_name_is_marked_down_unless_another_instance_pings_its_record_c20(
     pinged_by: str | None, told: bool
@@ -68,14 +69,14 @@ def seen(made: World) -> Seen:
     return Seen(made.snapshot(), made.settings, Guarantee.CAS)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("age", "reason", "waits_s"),
-    [
-        pytest.param(VISIBLE_AFTER + CLOCK_STEP_S + 10.0, Reason.KILLED, 0.0, id="old-enough"),
-        pytest.param(100.0, Reason.KILLED, VISIBLE_AFTER + CLOCK_STEP_S - 100.0, id="young"),
-        pytest.param(None, Reason.KILLED, VISIBLE_AFTER, id="of-unknown-age"),
-        pytest.param(100.0, Reason.NODE_DOWN, 0.0, id="of-no-work"),
-    ],
+    {
+        "old-enough": (VISIBLE_AFTER + CLOCK_STEP_S + 10.0, Reason.KILLED, 0.0),
+        "young": (100.0, Reason.KILLED, VISIBLE_AFTER + CLOCK_STEP_S - 100.0),
+        "of-unknown-age": (None, Reason.KILLED, VISIBLE_AFTER),
+        "of-no-work": (100.0, Reason.NODE_DOWN, 0.0),
+    },
 )
 def test_a_killed_nodes_name_waits_until_its_twin_must_show_c20_a1(
     age: float | None, reason: Reason, waits_s: float

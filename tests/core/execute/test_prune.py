@@ -16,6 +16,7 @@ from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.plan.due import PruneOrder
 from nodemanager.core.plan.plan import Plan
+from tests.cases import cases
 from tests.core.build import World, claim, cleaned, node, world
 
 DAY_S = 86_400.0
@@ -53,12 +54,8 @@ def test_records_in_use_count_and_are_never_deleted() -> None:
     assert pruned(made.round()) == ["r5", "r4", "r3", "r2", "r1"]
 
 
-@pytest.mark.parametrize(
-    ("quiet_s", "expected"),
-    [
-        pytest.param(7 * DAY_S - 5.0, [], id="before"),
-        pytest.param(7 * DAY_S + 5.0, ["r0"], id="past"),
-    ],
+@cases(
+    ("quiet_s", "expected"), {"before": (7 * DAY_S - 5.0, []), "past": (7 * DAY_S + 5.0, ["r0"])}
 )
 def test_a_record_is_deleted_only_past_prune_after(quiet_s: float, expected: list[str]) -> None:
     made = world(max_nodes=0, prune_after=7 * DAY_S)
@@ -66,18 +63,18 @@ def test_a_record_is_deleted_only_past_prune_after(quiet_s: float, expected: lis
     assert pruned(made.round()) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "flags"),
-    [
-        pytest.param({"prune_after": None}, {}, id="off-by-default"),
-        pytest.param({"compare_and_set": False}, {}, id="no-compare-and-set-c12"),
-        pytest.param({"may_authorise": False}, {}, id="not-authorised-l2"),
-        pytest.param({"max_nodes": 6}, {}, id="no-surplus"),
-        pytest.param({}, {"lease": False}, id="no-lease-c10"),
-        pytest.param({}, {"read_only": "another account"}, id="read-only-l5"),
-        pytest.param({}, {"cleaned_lately": 25}, id="the-cap-is-used-up-c10"),
-        pytest.param({}, {"breaker": OPEN}, id="the-breaker-is-open-b2"),
-    ],
+    {
+        "off-by-default": ({"prune_after": None}, {}),
+        "no-compare-and-set-c12": ({"compare_and_set": False}, {}),
+        "not-authorised-l2": ({"may_authorise": False}, {}),
+        "no-surplus": ({"max_nodes": 6}, {}),
+        "no-lease-c10": ({}, {"lease": False}),
+        "read-only-l5": ({}, {"read_only": "another account"}),
+        "the-cap-is-used-up-c10": ({}, {"cleaned_lately": 25}),
+        "the-breaker-is-open-b2": ({}, {"breaker": OPEN}),
+    },
 )
 def test_nothing_is_deleted_where_nothing_may_be_freed(
     settings: dict[str, Any], flags: dict[str, Any]
@@ -94,19 +91,19 @@ def test_nothing_is_deleted_on_old_polls_c7() -> None:
     assert pruned(made.plan()) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
-    [
-        pytest.param({"held": True}, id="held-c9"),
-        pytest.param({"pool": "other"}, id="another-pools-t3"),
-        pytest.param({"problems": ("info: ?",)}, id="unreadable-p3"),
-        pytest.param({"slot_number": 0}, id="slot-0"),
-        pytest.param({"claim": claim("r0", at=1.0)}, id="claimed"),
-        pytest.param({"fenced": True}, id="fenced-c12"),
-        pytest.param({"flags": {"holds": frozenset({"r0"})}}, id="hold-c9"),
-        pytest.param({"flags": {"record_flights": {"r0": Flight("setup", 0.0)}}}, id="claimed-c8"),
-        pytest.param({"flags": {"touched": {"r0": 1e9}}}, id="touched-since"),
-    ],
+    {
+        "held-c9": {"held": True},
+        "another-pools-t3": {"pool": "other"},
+        "unreadable-p3": {"problems": ("info: ?",)},
+        "slot-0": {"slot_number": 0},
+        "claimed": {"claim": claim("r0", at=1.0)},
+        "fenced-c12": {"fenced": True},
+        "hold-c9": {"flags": {"holds": frozenset({"r0"})}},
+        "claimed-c8": {"flags": {"record_flights": {"r0": Flight("setup", 0.0)}}},
+        "touched-since": {"flags": {"touched": {"r0": 1e9}}},
+    },
 )
 def test_a_record_that_is_anybodys_or_that_something_stands_for_is_not_deleted(
     fields: dict[str, Any],
@@ -206,28 +203,20 @@ def test_what_is_as_it_was_is_deleted_c11() -> None:
     assert at_last_look(made, order, made.record("r0")) == (Kind.PRUNE, Reason.SURPLUS)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "tagged", "flags", "reason"),
-    [
-        pytest.param({"version": "v2"}, (), {}, Reason.CHANGED_SINCE_PLAN, id="changed"),
-        pytest.param(
-            {"claim": claim("r0", at=1.0)}, (), {}, Reason.CHANGED_SINCE_PLAN, id="claimed"
-        ),
-        pytest.param({"held": True}, (), {}, Reason.HELD, id="held"),
-        pytest.param({}, (), {"holds": frozenset({"r0"})}, Reason.HELD, id="hold"),
-        pytest.param({}, (node("r0", life=3),), {}, Reason.NODE_ALIVE, id="borne"),
-        pytest.param({}, None, {}, Reason.EVIDENCE_MISSING, id="the-cloud-is-silent"),
-        pytest.param({}, (), {"lease": False}, Reason.NO_LEASE, id="no-lease"),
-        pytest.param(
-            {},
-            (),
-            {"record_flights": {"r0": Flight("setup", 0.0)}},
-            Reason.IN_FLIGHT,
-            id="in-flight",
-        ),
-        pytest.param({}, (), {"now": 1e9}, Reason.ORDER_EXPIRED, id="late"),
-        pytest.param({}, (), {"breaker": OPEN}, Reason.BREAKER_OPEN, id="breaker"),
-    ],
+    {
+        "changed": ({"version": "v2"}, (), {}, Reason.CHANGED_SINCE_PLAN),
+        "claimed": ({"claim": claim("r0", at=1.0)}, (), {}, Reason.CHANGED_SINCE_PLAN),
+        "held": ({"held": True}, (), {}, Reason.HELD),
+        "hold": ({}, (), {"holds": frozenset({"r0"})}, Reason.HELD),
+        "borne": ({}, (node("r0", life=3),), {}, Reason.NODE_ALIVE),
+        "the-cloud-is-silent": ({}, None, {}, Reason.EVIDENCE_MISSING),
+        "no-lease": ({}, (), {"lease": False}, Reason.NO_LEASE),
+        "in-flight": ({}, (), {"record_flights": {"r0": Flight("setup", 0.0)}}, Reason.IN_FLIGHT),
+        "late": ({}, (), {"now": 1e9}, Reason.ORDER_EXPIRED),
+        "breaker": ({}, (), {"breaker": OPEN}, Reason.BREAKER_OPEN),
+    },
 )
 def test_whatever_changed_since_is_left_alone_c11(
     fields: dict[str, Any], tagged: Any, flags: dict[str, Any], reason: Reason

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from nodemanager.core.execute.effects import FreeRecord, LiftFence, StoreWrite
 from nodemanager.core.execute.writes import Writes, after_answer, after_poll
 from nodemanager.core.model.breaker import Breaker, Cause
@@ -14,6 +12,7 @@ from nodemanager.core.model.settings import WRITE_FAILURES, Settings
 from nodemanager.core.model.world import Guarantee, Listing, Record
 from nodemanager.core.observe.snapshot import LateWrite
 from nodemanager.errors import Conflict, RemoteError, StoreError
+from tests.cases import cases
 from tests.core.build import EPOCH, POOL, START, record
 
 STALE_AFTER_S = Settings(pool=POOL).node_stale_after
@@ -42,18 +41,14 @@ def after_our_clean() -> Made:
     return made
 
 
-@pytest.mark.parametrize(
+@cases(
     ("listing", "ours"),
-    [
-        pytest.param(listed(FREED, began=START + 1), True, id="as-we-left-it"),
-        pytest.param(
-            listed(replace(FREED, version="v2"), began=START + 1), False, id="somebody-wrote-it"
-        ),
-        pytest.param(
-            listed(replace(FREED, version="v0"), began=START - 1), True, id="from-before-it"
-        ),
-        pytest.param(listed(began=START + 1), False, id="it-is-no-more"),
-    ],
+    {
+        "as-we-left-it": (listed(FREED, began=START + 1), True),
+        "somebody-wrote-it": (listed(replace(FREED, version="v2"), began=START + 1), False),
+        "from-before-it": (listed(replace(FREED, version="v0"), began=START - 1), True),
+        "it-is-no-more": (listed(began=START + 1), False),
+    },
 )
 def test_a_record_is_our_own_clean_until_somebody_writes_it_u2(
     listing: Listing[Record], ours: bool
@@ -67,14 +62,14 @@ UNREAD = Conflict("another version")
 UNREAD.unsent = True
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answer", "error", "works"),
-    [
-        pytest.param(FREED, None, True, id="a-fence-is-lifted"),
-        pytest.param(None, None, False, id="there-is-none-to-lift"),
-        pytest.param(None, Conflict("another version"), True, id="a-conflict-of-the-write"),
-        pytest.param(None, UNREAD, False, id="a-conflict-read-before-the-write"),
-    ],
+    {
+        "a-fence-is-lifted": (FREED, None, True),
+        "there-is-none-to-lift": (None, None, False),
+        "a-conflict-of-the-write": (None, Conflict("another version"), True),
+        "a-conflict-read-before-the-write": (None, UNREAD, False),
+    },
 )
 def test_only_an_answer_to_a_write_says_that_writes_work_b3(
     answer: Record | None, error: StoreError | None, works: bool
@@ -101,27 +96,23 @@ def test_a_restored_record_is_no_clean_of_ours_u8() -> None:
     assert after_our_clean().writes.without_own_clean("r1").own_cleans == {}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("late", "under_way", "known"),
-    [
-        pytest.param(
+    {
+        "a-late-clean-of-a-former-run-frees": (
             {"r1": LateWrite(START - 10, START - 20)},
             (),
             {"r1": LateWrite(START - 10, START - 20)},
-            id="a-late-clean-of-a-former-run-frees",
         ),
-        pytest.param(
-            {"r1": LateWrite(START - 10)}, (), {"r1": LateWrite(START - 10)}, id="a-late-claim"
-        ),
-        pytest.param({}, (("r1", True),), {"r1": LateWrite(START, START)}, id="under-way-a-clean"),
-        pytest.param({}, (("r1", False),), {"r1": LateWrite(START)}, id="under-way-a-claim"),
-        pytest.param(
+        "a-late-claim": ({"r1": LateWrite(START - 10)}, (), {"r1": LateWrite(START - 10)}),
+        "under-way-a-clean": ({}, (("r1", True),), {"r1": LateWrite(START, START)}),
+        "under-way-a-claim": ({}, (("r1", False),), {"r1": LateWrite(START)}),
+        "both": (
             {"r1": LateWrite(START - 10, START - 20)},
             (("r1", False),),
             {"r1": LateWrite(START, START - 20)},
-            id="both",
         ),
-    ],
+    },
 )
 def test_what_a_former_run_wrote_may_come_late_to_this_one_c12_u2(
     late: dict[str, LateWrite], under_way: tuple[tuple[str, bool], ...], known: dict[str, LateWrite]

@@ -17,6 +17,7 @@ from nodemanager.core.model.settings import LATE_ORDER_S
 from nodemanager.core.model.world import Guarantee, Record, Tags, WorkerState
 from nodemanager.core.plan.destroy import ShutdownEvidence, ShutdownOrder, confirm_shutdown
 from nodemanager.core.plan.orders import DrainOrder
+from tests.cases import cases
 from tests.core.build import EPOCH, POOL, START, World, claim, record, world
 
 NOW = EPOCH + START
@@ -102,13 +103,13 @@ def test_what_demand_says_by_now_counts_d12(on: bool) -> None:
     assert not drain.may_tell_scheduler(order, one, seen(made))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("on", "ago", "due"),
-    [
-        pytest.param(True, LATE_ORDER_S, False, id="a-drain-that-may-be-undone"),
-        pytest.param(True, LATE_ORDER_S + 1.0, True, id="a-drain-later"),
-        pytest.param(False, 1.0, True, id="a-resume"),
-    ],
+    {
+        "a-drain-that-may-be-undone": (True, LATE_ORDER_S, False),
+        "a-drain-later": (True, LATE_ORDER_S + 1.0, True),
+        "a-resume": (False, 1.0, True),
+    },
 )
 def test_no_drain_goes_out_while_an_unclear_order_may_undo_it_d12(
     on: bool, ago: float, due: bool
@@ -162,18 +163,17 @@ def test_a_hold_that_the_record_or_the_listing_shows_stops_a_destroy_c9(where: s
     assert confirmed(made, order, ShutdownEvidence(one), kills={"i-r1": mark}) is Reason.HELD
 
 
-@pytest.mark.parametrize(
+@cases(
     ("mark", "reason", "expected"),
-    [
-        pytest.param({"kept": True}, Reason.NODE_DOWN, Reason.CORDONED, id="a-cordon"),
-        pytest.param({"kept": False}, Reason.NODE_DOWN, Reason.NODE_DOWN, id="a-drain"),
-        pytest.param(
+    {
+        "a-cordon": ({"kept": True}, Reason.NODE_DOWN, Reason.CORDONED),
+        "a-drain": ({"kept": False}, Reason.NODE_DOWN, Reason.NODE_DOWN),
+        "of-another-life": (
             {"kept": True, "incarnation": "another"},
             Reason.NODE_DOWN,
             Reason.NODE_DOWN,
-            id="of-another-life",
         ),
-    ],
+    },
 )
 def test_a_cordon_of_this_life_stops_a_destroy_o5(
     mark: dict[str, Any], reason: Reason, expected: Reason
@@ -217,24 +217,19 @@ def test_a_kill_goes_over_a_cordon_o2_o5() -> None:
     assert confirmed(made, order, kills={"i-r1": mark}, drains=cordon) is Reason.KILLED
 
 
-@pytest.mark.parametrize(
+@cases(
     ("found", "reason"),
-    [
-        pytest.param(None, Reason.UNPAIRED, id="no-record"),
-        pytest.param(
-            record("r1", at=NOW, life=2, pinged=False), Reason.UNPAIRED, id="another-life"
-        ),
-        pytest.param(record("r1", at=NOW, life=2), Reason.UNPAIRED, id="its-ping-was-known"),
-        pytest.param(record("r1", at=NOW), Reason.NO_LONGER_WANTED, id="its-own-again"),
-        pytest.param(
-            record("r1", at=NOW + 1.0, life=2), Reason.CHANGED_SINCE_PLAN, id="it-was-pinged-since"
-        ),
-        pytest.param(
+    {
+        "no-record": (None, Reason.UNPAIRED),
+        "another-life": (record("r1", at=NOW, life=2, pinged=False), Reason.UNPAIRED),
+        "its-ping-was-known": (record("r1", at=NOW, life=2), Reason.UNPAIRED),
+        "its-own-again": (record("r1", at=NOW), Reason.NO_LONGER_WANTED),
+        "it-was-pinged-since": (record("r1", at=NOW + 1.0, life=2), Reason.CHANGED_SINCE_PLAN),
+        "another-pinged-it": (
             record("r1", at=NOW + 1.0, life=2, instance_id="i-other"),
             Reason.UNPAIRED,
-            id="another-pinged-it",
         ),
-    ],
+    },
 )
 def test_an_unpaired_node_goes_unless_its_record_is_its_own_or_was_pinged_d2_d7(
     found: Record | None, reason: Reason
@@ -251,16 +246,14 @@ def test_neither_of_two_without_an_incarnation_is_the_others_d2_d7() -> None:
     assert confirmed(made, order, ShutdownEvidence(bare)) is Reason.UNPAIRED
 
 
-@pytest.mark.parametrize(
+@cases(
     ("told", "reason"),
-    [
-        pytest.param(None, Reason.NODE_DOWN, id="not-listed"),
-        pytest.param(SchedulerNode("compute1", BUSY), Reason.CHANGED_SINCE_PLAN, id="it-works"),
-        pytest.param(
-            SchedulerNode("compute1", BUSY, responds=False), Reason.NODE_DOWN, id="it-did"
-        ),
-        pytest.param(SchedulerNode("compute1", IDLE), Reason.NODE_DOWN, id="idle"),
-    ],
+    {
+        "not-listed": (None, Reason.NODE_DOWN),
+        "it-works": (SchedulerNode("compute1", BUSY), Reason.CHANGED_SINCE_PLAN),
+        "it-did": (SchedulerNode("compute1", BUSY, responds=False), Reason.NODE_DOWN),
+        "idle": (SchedulerNode("compute1", IDLE), Reason.NODE_DOWN),
+    },
 )
 def test_a_bad_node_stays_while_the_scheduler_hears_it_at_work_d2(
     told: SchedulerNode | None, reason: Reason
@@ -271,19 +264,15 @@ def test_a_bad_node_stays_while_the_scheduler_hears_it_at_work_d2(
     assert confirmed(made, order, found) is reason
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reason", "change", "goes"),
-    [
-        pytest.param(Reason.NODE_DOWN, {}, True, id="as-it-was"),
-        pytest.param(Reason.NODE_DOWN, {"version": "v2"}, False, id="it-changed"),
-        pytest.param(
-            Reason.NODE_DOWN, {"version": "v2", "worker_state": DOWN}, True, id="still-down"
-        ),
-        pytest.param(
-            Reason.BOOT_FAILED, {"version": "v2", "worker_state": DOWN}, False, id="it-came-up"
-        ),
-        pytest.param(Reason.NODE_DOWN, None, False, id="its-record-is-gone"),
-    ],
+    {
+        "as-it-was": (Reason.NODE_DOWN, {}, True),
+        "it-changed": (Reason.NODE_DOWN, {"version": "v2"}, False),
+        "still-down": (Reason.NODE_DOWN, {"version": "v2", "worker_state": DOWN}, True),
+        "it-came-up": (Reason.BOOT_FAILED, {"version": "v2", "worker_state": DOWN}, False),
+        "its-record-is-gone": (Reason.NODE_DOWN, None, False),
+    },
 )
 def test_any_change_of_its_record_is_a_sign_of_life_of_a_bad_node_d2(
     reason: Reason, change: dict[str, Any] | None, goes: bool

@@ -18,6 +18,7 @@ from nodemanager.core.model.world import CloudState, WorkerState
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.journal.explained import as_json
+from tests.cases import cases
 from tests.core.build import World, world
 
 TWO_HOURS = 7200.0
@@ -134,13 +135,13 @@ def test_an_open_breaker_names_no_moment_and_says_how_it_closes_b2_b3() -> None:
     assert HOW_TO_CLEAR[Cause.FALSE_CLEAN] in explained.earliest.why[0]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flags", "reason", "words"),
-    [
-        pytest.param({"lease": False}, Reason.NO_LEASE, "lease", id="no-lease"),
-        pytest.param({"read_only": "another store"}, Reason.READ_ONLY, "another store", id="l5"),
-        pytest.param({"holds": frozenset({"r1"})}, Reason.HELD, "release r1", id="held-c9"),
-    ],
+    {
+        "no-lease": ({"lease": False}, Reason.NO_LEASE, "lease"),
+        "l5": ({"read_only": "another store"}, Reason.READ_ONLY, "another store"),
+        "held-c9": ({"holds": frozenset({"r1"})}, Reason.HELD, "release r1"),
+    },
 )
 def test_what_only_somebody_else_can_end_is_told_in_words(
     flags: dict[str, Any], reason: Reason, words: str
@@ -154,26 +155,20 @@ def test_what_only_somebody_else_can_end_is_told_in_words(
 
 
 @pytest.mark.parametrize("given", ["r1", "i-r1"])
-@pytest.mark.parametrize(
+@cases(
     ("holds", "marked", "ends"),
-    [
-        pytest.param({"r1"}, None, {"`nodemanager release r1`"}, id="record"),
-        pytest.param({"i-r1"}, None, {"`nodemanager release i-r1`"}, id="node"),
-        pytest.param(
-            {"r1", "i-r1"},
-            None,
-            {"`nodemanager release r1`", "`nodemanager release i-r1`"},
-            id="both",
-        ),
-        pytest.param((), "r1", {"take the hold mark off r1"}, id="in-the-records-properties"),
-        pytest.param((), "i-r1", {"take the hold mark off i-r1"}, id="in-the-nodes-tags"),
-        pytest.param(
+    {
+        "record": ({"r1"}, None, {"`nodemanager release r1`"}),
+        "node": ({"i-r1"}, None, {"`nodemanager release i-r1`"}),
+        "both": ({"r1", "i-r1"}, None, {"`nodemanager release r1`", "`nodemanager release i-r1`"}),
+        "in-the-records-properties": ((), "r1", {"take the hold mark off r1"}),
+        "in-the-nodes-tags": ((), "i-r1", {"take the hold mark off i-r1"}),
+        "record-and-tag": (
             {"r1"},
             "i-r1",
             {"`nodemanager release r1`", "take the hold mark off i-r1"},
-            id="record-and-tag",
         ),
-    ],
+    },
 )
 def test_the_advice_on_a_hold_is_what_ends_it_c9(
     holds: Iterable[str], marked: str | None, ends: set[str], given: str

@@ -18,6 +18,7 @@ from nodemanager.core.model.reasons import BOOT, NODE, POOL, RECORD, Means, Outl
 from nodemanager.core.model.world import CloudState, Job, Tags, WorkerState
 from nodemanager.core.observe.snapshot import Expected, Flight, Limits
 from nodemanager.core.safety.breaker import opened
+from tests.cases import cases
 from tests.core.build import World, cleaned, node, world
 
 CORE = Path(core.__file__).parent
@@ -162,40 +163,27 @@ def resting_for_want_of_capacity(made: World) -> None:
     look(made)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("change", "expected"),
-    [
-        pytest.param(booting, ("node", "i-r9", Reason.BOOTING), id="a-node-boots"),
-        pytest.param(to_be_booted, ("boot", "small", Reason.BELOW_MIN_NODES), id="a-boot-is-due"),
-        pytest.param(being_set_up, ("boot", "small", Reason.IN_FLIGHT), id="a-set-up"),
-        pytest.param(
-            created_and_not_listed, ("record", "r9", Reason.NODE_EXPECTED), id="created-just-now"
-        ),
-        pytest.param(
+    {
+        "a-node-boots": (booting, ("node", "i-r9", Reason.BOOTING)),
+        "a-boot-is-due": (to_be_booted, ("boot", "small", Reason.BELOW_MIN_NODES)),
+        "a-set-up": (being_set_up, ("boot", "small", Reason.IN_FLIGHT)),
+        "created-just-now": (created_and_not_listed, ("record", "r9", Reason.NODE_EXPECTED)),
+        "created-and-its-record-is-not-listed-either": (
             created_and_in_no_listing_at_all,
             ("record", "r9", Reason.NODE_EXPECTED),
-            id="created-and-its-record-is-not-listed-either",
         ),
-        pytest.param(
-            set_up_on_a_cleaned_record, ("record", "r9", Reason.IN_FLIGHT), id="a-reused-record"
-        ),
-        pytest.param(
-            missing_since_a_moment,
-            ("record", "r2", Reason.NOT_SETTLED),
-            id="one-listing-lacks-a-node",
-        ),
-        pytest.param(shut_down, ("node", "i-r2", Reason.SHUTTING_DOWN), id="a-shutdown"),
-        pytest.param(failed_to_boot, ("node", "i-r9", Reason.BOOT_FAILED), id="to-be-replaced"),
-        pytest.param(
-            silent_for_long, ("node", "i-r2", Reason.SILENT_WITHIN_WINDOW), id="a-silent-node"
-        ),
-        pytest.param(unlisted_polls, ("pool", None, Reason.POLL_STALE), id="old-polls"),
-        pytest.param(on_standby, ("pool", None, Reason.NO_LEASE), id="no-lease-yet"),
-        pytest.param(throttled, ("boot", "small", Reason.THROTTLED), id="throttled"),
-        pytest.param(
-            resting_for_want_of_capacity, ("boot", "small", Reason.SIZE_RESTS), id="no-capacity"
-        ),
-    ],
+        "a-reused-record": (set_up_on_a_cleaned_record, ("record", "r9", Reason.IN_FLIGHT)),
+        "one-listing-lacks-a-node": (missing_since_a_moment, ("record", "r2", Reason.NOT_SETTLED)),
+        "a-shutdown": (shut_down, ("node", "i-r2", Reason.SHUTTING_DOWN)),
+        "to-be-replaced": (failed_to_boot, ("node", "i-r9", Reason.BOOT_FAILED)),
+        "a-silent-node": (silent_for_long, ("node", "i-r2", Reason.SILENT_WITHIN_WINDOW)),
+        "old-polls": (unlisted_polls, ("pool", None, Reason.POLL_STALE)),
+        "no-lease-yet": (on_standby, ("pool", None, Reason.NO_LEASE)),
+        "throttled": (throttled, ("boot", "small", Reason.THROTTLED)),
+        "no-capacity": (resting_for_want_of_capacity, ("boot", "small", Reason.SIZE_RESTS)),
+    },
 )
 def test_it_waits_while_something_may_still_settle(
     change: Callable[[World], None], expected: tuple[str, str | None, Reason]
@@ -272,22 +260,20 @@ def backlog(made: World) -> None:
     made.settle()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("change", "expected"),
-    [
-        pytest.param(breaker_open, ("pool", None, Reason.BREAKER_OPEN), id="breaker"),
-        pytest.param(paused, ("pool", None, Reason.PAUSED), id="paused"),
-        pytest.param(read_only, ("pool", None, Reason.READ_ONLY), id="read-only"),
-        pytest.param(refused_as_wrong, ("boot", "small", Reason.SIZE_RESTS), id="wrong-image"),
-        pytest.param(at_quota, ("boot", "small", Reason.AT_QUOTA), id="quota"),
-        pytest.param(no_slot, ("boot", "small", Reason.NO_FREE_SLOT), id="no-slot-will-be-free"),
-        pytest.param(unreadable, ("node", "i-r2", Reason.UNREADABLE), id="unreadable"),
-        pytest.param(listed_twice, ("pool", None, Reason.IMPOSSIBLE), id="listed-twice"),
-        pytest.param(
-            contradictory, ("pool", None, Reason.TOO_MANY_IMPOSSIBLE), id="two-on-one-slot"
-        ),
-        pytest.param(backlog, ("record", "old1", Reason.BACKLOG_HELD), id="backlog"),
-    ],
+    {
+        "breaker": (breaker_open, ("pool", None, Reason.BREAKER_OPEN)),
+        "paused": (paused, ("pool", None, Reason.PAUSED)),
+        "read-only": (read_only, ("pool", None, Reason.READ_ONLY)),
+        "wrong-image": (refused_as_wrong, ("boot", "small", Reason.SIZE_RESTS)),
+        "quota": (at_quota, ("boot", "small", Reason.AT_QUOTA)),
+        "no-slot-will-be-free": (no_slot, ("boot", "small", Reason.NO_FREE_SLOT)),
+        "unreadable": (unreadable, ("node", "i-r2", Reason.UNREADABLE)),
+        "listed-twice": (listed_twice, ("pool", None, Reason.IMPOSSIBLE)),
+        "two-on-one-slot": (contradictory, ("pool", None, Reason.TOO_MANY_IMPOSSIBLE)),
+        "backlog": (backlog, ("record", "old1", Reason.BACKLOG_HELD)),
+    },
 )
 def test_it_ends_at_once_on_what_waiting_can_not_mend(
     change: Callable[[World], None], expected: tuple[str, str | None, Reason]
@@ -346,15 +332,15 @@ def at_max_nodes(made: World) -> None:
     look(made)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("change", "count"),
-    [
-        pytest.param(held_in_a_bad_way, ("held", 1), id="held"),
-        pytest.param(foreign, ("foreign", 1), id="foreign"),
-        pytest.param(by_hand_and_unpaired, ("untagged", 1), id="untagged"),
-        pytest.param(quiet_for_less_than_its_window, ("up", 2), id="a-window-that-runs"),
-        pytest.param(at_max_nodes, ("up", 2), id="as-large-as-it-may-be"),
-    ],
+    {
+        "held": (held_in_a_bad_way, ("held", 1)),
+        "foreign": (foreign, ("foreign", 1)),
+        "untagged": (by_hand_and_unpaired, ("untagged", 1)),
+        "a-window-that-runs": (quiet_for_less_than_its_window, ("up", 2)),
+        "as-large-as-it-may-be": (at_max_nodes, ("up", 2)),
+    },
 )
 def test_these_are_counted_apart_and_never_fail_it(
     change: Callable[[World], None], count: tuple[str, int]
@@ -434,16 +420,16 @@ def test_more_slots_held_than_there_are_fail_it() -> None:
     assert first.measures == {"sum": "slots", "at_most": 1, "held": 2}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("one", "possible"),
-    [
-        pytest.param(Sum("s", 3, {"a": 1, "b": 2}), True, id="adds-up"),
-        pytest.param(Sum("s", 3, {"a": 1, "b": 1}), False, id="too-little"),
-        pytest.param(Sum("s", 3, {"a": 2, "b": 2}), False, id="too-much"),
-        pytest.param(Sum("s", 3, {"a": 4, "b": -1}), False, id="below-zero"),
-        pytest.param(Sum("s", 3, {"a": 1}, at_most=True), True, id="at-most"),
-        pytest.param(Sum("s", 3, {"a": 4}, at_most=True), False, id="over-the-most"),
-    ],
+    {
+        "adds-up": (Sum("s", 3, {"a": 1, "b": 2}), True),
+        "too-little": (Sum("s", 3, {"a": 1, "b": 1}), False),
+        "too-much": (Sum("s", 3, {"a": 2, "b": 2}), False),
+        "below-zero": (Sum("s", 3, {"a": 4, "b": -1}), False),
+        "at-most": (Sum("s", 3, {"a": 1}, at_most=True), True),
+        "over-the-most": (Sum("s", 3, {"a": 4}, at_most=True), False),
+    },
 )
 def test_which_sums_are_possible(one: Sum, possible: bool) -> None:
     assert one.is_possible is possible
@@ -491,19 +477,14 @@ OF_JOBS = {Reason.NO_FITTING_SIZE, Reason.JOB_OVER_MAX_NODES, Reason.JOB_OVER_MA
 OF_IDLE_NODES = {Reason.CHANGED_SINCE_LISTING, Reason.SHUTTING_DOWN, Reason.NOT_AUTHORISED}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("subject", "files", "left_out"),
-    [
-        pytest.param(NODE, NODE_FILES, NEVER_LISTED | OF_PLANS, id="nodes"),
-        pytest.param(RECORD, RECORD_FILES, NO_SLOT | ORDERED | OF_PLANS | OF_PRUNES, id="records"),
-        pytest.param(
-            BOOT,
-            ("plan/demand.py", *OF_BOTH),
-            OF_JOBS | OF_IDLE_NODES | {Reason.STOPPING},
-            id="boots",
-        ),
-        pytest.param(POOL, OF_BOTH, OF_PLANS, id="pool"),
-    ],
+    {
+        "nodes": (NODE, NODE_FILES, NEVER_LISTED | OF_PLANS),
+        "records": (RECORD, RECORD_FILES, NO_SLOT | ORDERED | OF_PLANS | OF_PRUNES),
+        "boots": (BOOT, ("plan/demand.py", *OF_BOTH), OF_JOBS | OF_IDLE_NODES | {Reason.STOPPING}),
+        "pool": (POOL, OF_BOTH, OF_PLANS),
+    },
 )
 def test_each_reason_that_a_judge_can_give_has_an_outlook(
     subject: Means, files: tuple[str, ...], left_out: set[Reason]
@@ -512,15 +493,15 @@ def test_each_reason_that_a_judge_can_give_has_an_outlook(
     assert {one for one in given if subject not in one.outlooks} == set()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reason", "bad", "free_in_s", "expected"),
-    [
-        pytest.param(Reason.SIZE_RESTS, 0, None, Outlook.SETTLING, id="no-capacity"),
-        pytest.param(Reason.SIZE_RESTS, 1, None, Outlook.STUCK, id="bad-request"),
-        pytest.param(Reason.NO_FREE_SLOT, 0, 30.0, Outlook.SETTLING, id="a-slot-soon"),
-        pytest.param(Reason.NO_FREE_SLOT, 0, None, Outlook.STUCK, id="no-slot-ever"),
-        pytest.param(Reason.AT_MAX_NODES, 0, None, Outlook.APART, id="as-configured"),
-    ],
+    {
+        "no-capacity": (Reason.SIZE_RESTS, 0, None, Outlook.SETTLING),
+        "bad-request": (Reason.SIZE_RESTS, 1, None, Outlook.STUCK),
+        "a-slot-soon": (Reason.NO_FREE_SLOT, 0, 30.0, Outlook.SETTLING),
+        "no-slot-ever": (Reason.NO_FREE_SLOT, 0, None, Outlook.STUCK),
+        "as-configured": (Reason.AT_MAX_NODES, 0, None, Outlook.APART),
+    },
 )
 def test_a_refused_boot_is_waited_for_only_where_that_helps(
     reason: Reason, bad: int, free_in_s: float | None, expected: Outlook

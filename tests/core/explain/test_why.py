@@ -15,6 +15,7 @@ from nodemanager.core.model.streaks import Loops, Streak
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.observe.snapshot import Limits
 from nodemanager.journal.event import LoggedEvent
+from tests.cases import cases
 from tests.core.build import LARGE, SMALL, START, World, incarnation_of, world
 from tests.core.plan.test_seats import off, seat, wanted, wish
 
@@ -69,15 +70,13 @@ def test_what_is_wanted_and_refused_is_told_with_the_measure_and_the_limit() -> 
 REST = START + 5000.0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limits", "reason"),
-    [
-        pytest.param(Limits(resting={"small": REST}), Reason.SIZE_RESTS, id="size"),
-        pytest.param(Limits(throttled_until=REST), Reason.THROTTLED, id="throttled"),
-        pytest.param(
-            Limits(loops=Loops({"small": Streak(5, 1, REST)})), Reason.BOOT_LOOP, id="boot-loop"
-        ),
-    ],
+    {
+        "size": (Limits(resting={"small": REST}), Reason.SIZE_RESTS),
+        "throttled": (Limits(throttled_until=REST), Reason.THROTTLED),
+        "boot-loop": (Limits(loops=Loops({"small": Streak(5, 1, REST)})), Reason.BOOT_LOOP),
+    },
 )
 def test_a_rest_says_until_when(limits: Limits, reason: Reason) -> None:
     made = pool()

@@ -17,6 +17,7 @@ from nodemanager.core.observe.evidence import CleanEvidence, Look, look_at
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.safety.orders import CleanOrder, fenced_order
 from nodemanager.core.safety.proof import violations
+from tests.cases import cases
 from tests.core.build import EPOCH, START, World, node, world
 
 ALL = tuple(FORCIBLE)
@@ -209,23 +210,23 @@ def pinged_since(made: World) -> dict[str, Any]:
     return {}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("happens", "reason"),
-    [
-        pytest.param(listed, Reason.PAIRED, id="C4-paired"),
-        pytest.param(partially_listed, Reason.NODE_LISTED, id="C4-in-an-incomplete-listing"),
-        pytest.param(by_its_id, Reason.NODE_LISTED, id="C4-by-id"),
-        pytest.param(another_pools, Reason.OTHER_POOL, id="C0"),
-        pytest.param(held, Reason.HELD, id="C9"),
-        pytest.param(node_held, Reason.HELD, id="C9-its-node"),
-        pytest.param(in_flight, Reason.IN_FLIGHT, id="C8"),
-        pytest.param(breaker_open, Reason.BREAKER_OPEN, id="B2"),
-        pytest.param(no_lease, Reason.NO_LEASE, id="L6"),
-        pytest.param(old_polls, Reason.POLL_STALE, id="C7"),
-        pytest.param(paused, Reason.PAUSED, id="O4"),
-        pytest.param(unclaimed_unpinged, Reason.UNREADABLE, id="P3"),
-        pytest.param(pinged_since, Reason.CHANGED_SINCE_LISTING, id="C6"),
-    ],
+    {
+        "C4-paired": (listed, Reason.PAIRED),
+        "C4-in-an-incomplete-listing": (partially_listed, Reason.NODE_LISTED),
+        "C4-by-id": (by_its_id, Reason.NODE_LISTED),
+        "C0": (another_pools, Reason.OTHER_POOL),
+        "C9": (held, Reason.HELD),
+        "C9-its-node": (node_held, Reason.HELD),
+        "C8": (in_flight, Reason.IN_FLIGHT),
+        "B2": (breaker_open, Reason.BREAKER_OPEN),
+        "L6": (no_lease, Reason.NO_LEASE),
+        "C7": (old_polls, Reason.POLL_STALE),
+        "O4": (paused, Reason.PAUSED),
+        "P3": (unclaimed_unpinged, Reason.UNREADABLE),
+        "C6": (pinged_since, Reason.CHANGED_SINCE_LISTING),
+    },
 )
 def test_o3_with_every_force_there_is_these_rules_still_keep_it(
     happens: Callable[[World], dict[str, Any]], reason: Reason
@@ -282,15 +283,15 @@ def test_the_last_look_hears_what_was_forced(
     assert last_look(wanted(make(), *forced)) == (Kind.CLEAN, Reason.CLEAN_BY_HAND)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("found", "reason"),
-    [
-        pytest.param({"tagged": (node("r1"),)}, Reason.NODE_ALIVE, id="alive-by-tag"),
-        pytest.param({"by_id": node("r1")}, Reason.NODE_ALIVE, id="alive-by-id"),
-        pytest.param({"tagged": None}, Reason.EVIDENCE_MISSING, id="no-answer"),
-        pytest.param({"asked_id": False}, Reason.EVIDENCE_MISSING, id="not-asked-by-id"),
-        pytest.param({"record": None}, Reason.CHANGED_SINCE_PLAN, id="the-record-is-gone"),
-    ],
+    {
+        "alive-by-tag": ({"tagged": (node("r1"),)}, Reason.NODE_ALIVE),
+        "alive-by-id": ({"by_id": node("r1")}, Reason.NODE_ALIVE),
+        "no-answer": ({"tagged": None}, Reason.EVIDENCE_MISSING),
+        "not-asked-by-id": ({"asked_id": False}, Reason.EVIDENCE_MISSING),
+        "the-record-is-gone": ({"record": None}, Reason.CHANGED_SINCE_PLAN),
+    },
 )
 def test_c11_can_not_be_forced(found: dict[str, Any], reason: Reason) -> None:
     made = wanted(with_a_word(), *ALL)
@@ -339,23 +340,23 @@ def test_a_forced_rule_is_no_broken_invariant(
     assert violations(*looked(made, made.clean_order("r1"))) == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("make", "rules"),
-    [
-        pytest.param(in_the_window, ["C3"], id="C3"),
-        pytest.param(with_a_word, ["C2", "C3"], id="C2"),
-        pytest.param(unsettled, ["C5"], id="C5"),
-        pytest.param(blind, ["C11"], id="unverifiable"),
-    ],
+    {
+        "C3": (in_the_window, ["C3"]),
+        "C2": (with_a_word, ["C2", "C3"]),
+        "C5": (unsettled, ["C5"]),
+        "unverifiable": (blind, ["C11"]),
+    },
 )
-@pytest.mark.parametrize(
+@cases(
     "given",
-    [
-        pytest.param(None, id="nobody-forced-it"),
-        pytest.param(hand(), id="nothing-was-forced"),
-        pytest.param(hand(*ALL, by=""), id="nobody-s-name"),
-        pytest.param(hand(*ALL, reason=""), id="no-reason"),
-    ],
+    {
+        "nobody-forced-it": None,
+        "nothing-was-forced": hand(),
+        "nobody-s-name": hand(*ALL, by=""),
+        "no-reason": hand(*ALL, reason=""),
+    },
 )
 def test_a_broken_rule_that_nobody_broke_by_name_is_told(
     make: Callable[[], World], rules: list[str], given: HandClean | None

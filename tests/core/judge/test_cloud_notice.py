@@ -14,6 +14,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
 from nodemanager.core.model.world import NO_TAGS, CloudNotice, Job, Taking, WorkerState
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
+from tests.cases import cases
 from tests.core.build import EPOCH, SMALL, START, World, incarnation_of, world
 from tests.core.nodes import live, pinging, verdict
 
@@ -70,12 +71,9 @@ def test_an_idle_node_goes_at_once_whatever_demand_windows_and_counts_say() -> N
     assert made.destroyed == [NODE]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("state", "reason"),
-    [
-        pytest.param(BUSY, Reason.LEAVING, id="busy"),
-        pytest.param(None, Reason.WORKER_UNKNOWN, id="pings-without-a-word"),
-    ],
+    {"busy": (BUSY, Reason.LEAVING), "pings-without-a-word": (None, Reason.WORKER_UNKNOWN)},
 )
 def test_one_that_may_be_busy_is_left_to_its_job_until_the_cloud_ends_it(
     state: WorkerState | None, reason: Reason

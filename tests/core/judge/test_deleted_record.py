@@ -30,6 +30,7 @@ from nodemanager.core.plan.destroy import (
     confirm_shutdown,
     order_shutdown,
 )
+from tests.cases import cases
 from tests.core.build import SMALL, World, node, record, world
 
 pytestmark = pytest.mark.slow
@@ -72,17 +73,17 @@ FREE_SEAT: dict[str, Any] = {
 """A record of Slurm's own node that is free, though a machine from before us is up as that node."""
 
 
-@pytest.mark.parametrize(
+@cases(
     ("told", "reason"),
-    [
-        pytest.param({"state": BUSY}, Reason.BUSY, id="busy"),
-        pytest.param({"state": BUSY, "responds": False}, Reason.BUSY, id="busy-not-reached"),
-        pytest.param({"state": IDLE}, Reason.UP_IN_SCHEDULER, id="idle"),
-        pytest.param({"state": BUSY, "draining": True}, Reason.BUSY, id="busy-and-drained"),
-        pytest.param({"state": IDLE, "draining": True}, Reason.UNPAIRED, id="drained"),
-        pytest.param({"state": IDLE, "responds": False}, Reason.UNPAIRED, id="not-reached"),
-        pytest.param({"state": DOWN}, Reason.UNPAIRED, id="down"),
-    ],
+    {
+        "busy": ({"state": BUSY}, Reason.BUSY),
+        "busy-not-reached": ({"state": BUSY, "responds": False}, Reason.BUSY),
+        "idle": ({"state": IDLE}, Reason.UP_IN_SCHEDULER),
+        "busy-and-drained": ({"state": BUSY, "draining": True}, Reason.BUSY),
+        "drained": ({"state": IDLE, "draining": True}, Reason.UNPAIRED),
+        "not-reached": ({"state": IDLE, "responds": False}, Reason.UNPAIRED),
+        "down": ({"state": DOWN}, Reason.UNPAIRED),
+    },
 )
 def test_it_stays_while_it_works_or_gets_work_d7(told: dict[str, Any], reason: Reason) -> None:
     made = deleted()
@@ -103,19 +104,17 @@ def test_its_hostname_outlives_the_run_that_saw_its_record_d7_r4() -> None:
     assert says(made, SchedulerNode(HOST, BUSY), rounds=HOURS) is Reason.BUSY
 
 
-@pytest.mark.parametrize(
+@cases(
     ("other", "reason"),
-    [
-        pytest.param({}, Reason.UP_IN_SCHEDULER, id="it-may-be-its-own"),
-        pytest.param({"claimed": True}, Reason.UNPAIRED, id="claimed-for-another-node"),
-        pytest.param({"instance_id": "i-x"}, Reason.UNPAIRED, id="another-node-pings-it"),
-        pytest.param({"hostname": "compute8"}, Reason.UNPAIRED, id="not-up"),
-        pytest.param({"pool": "other"}, Reason.UNPAIRED, id="another-pool's"),
-        pytest.param(FREE_SEAT, Reason.UP_IN_SCHEDULER, id="a-free-seat"),
-        pytest.param(
-            {**FREE_SEAT, "properties": {SEAT: "compute8"}}, Reason.UNPAIRED, id="a-seat-not-up"
-        ),
-    ],
+    {
+        "it-may-be-its-own": ({}, Reason.UP_IN_SCHEDULER),
+        "claimed-for-another-node": ({"claimed": True}, Reason.UNPAIRED),
+        "another-node-pings-it": ({"instance_id": "i-x"}, Reason.UNPAIRED),
+        "not-up": ({"hostname": "compute8"}, Reason.UNPAIRED),
+        "another-pool's": ({"pool": "other"}, Reason.UNPAIRED),
+        "a-free-seat": (FREE_SEAT, Reason.UP_IN_SCHEDULER),
+        "a-seat-not-up": ({**FREE_SEAT, "properties": {SEAT: "compute8"}}, Reason.UNPAIRED),
+    },
 )
 def test_a_node_that_names_no_record_may_have_the_hostname_of_one_without_a_node_d7(
     other: dict[str, Any], reason: Reason
@@ -151,16 +150,16 @@ def go_on(made: World, *told: SchedulerNode) -> None:
 STARTED = 1_700_000_000
 
 
-@pytest.mark.parametrize(
+@cases(
     ("before", "since", "reason"),
-    [
-        pytest.param(STARTED, STARTED + 5, Reason.UNPAIRED, id="another-is-heard"),
-        pytest.param(STARTED, STARTED - 5, Reason.UNPAIRED, id="another-whose-clock-is-slow"),
-        pytest.param(STARTED, STARTED, Reason.BUSY, id="it-is-heard"),
-        pytest.param(STARTED, None, Reason.BUSY, id="its-start-is-not-told-now"),
-        pytest.param(None, STARTED, Reason.BUSY, id="its-start-was-never-told"),
-        pytest.param(None, None, Reason.BUSY, id="no-start-is-told"),
-    ],
+    {
+        "another-is-heard": (STARTED, STARTED + 5, Reason.UNPAIRED),
+        "another-whose-clock-is-slow": (STARTED, STARTED - 5, Reason.UNPAIRED),
+        "it-is-heard": (STARTED, STARTED, Reason.BUSY),
+        "its-start-is-not-told-now": (STARTED, None, Reason.BUSY),
+        "its-start-was-never-told": (None, STARTED, Reason.BUSY),
+        "no-start-is-told": (None, None, Reason.BUSY),
+    },
 )
 def test_the_word_is_of_another_node_of_its_name_once_that_one_is_heard_d7(
     before: int | None, since: int | None, reason: Reason
@@ -192,15 +191,15 @@ def ordered() -> tuple[World, ShutdownOrder]:
     return made, order
 
 
-@pytest.mark.parametrize(
+@cases(
     ("told", "kind"),
-    [
-        pytest.param(SchedulerNode(HOST, BUSY), Kind.KEEP, id="busy"),
-        pytest.param(SchedulerNode(HOST, IDLE), Kind.KEEP, id="idle"),
-        pytest.param(SchedulerNode(HOST, IDLE, draining=True), Kind.SHUTDOWN, id="drained"),
-        pytest.param(SchedulerNode(HOST, DOWN), Kind.SHUTDOWN, id="down"),
-        pytest.param(None, Kind.SHUTDOWN, id="not-known"),
-    ],
+    {
+        "busy": (SchedulerNode(HOST, BUSY), Kind.KEEP),
+        "idle": (SchedulerNode(HOST, IDLE), Kind.KEEP),
+        "drained": (SchedulerNode(HOST, IDLE, draining=True), Kind.SHUTDOWN),
+        "down": (SchedulerNode(HOST, DOWN), Kind.SHUTDOWN),
+        "not-known": (None, Kind.SHUTDOWN),
+    },
 )
 def test_the_scheduler_is_asked_by_its_hostname_right_before_d7_d2(
     told: SchedulerNode | None, kind: Kind
@@ -293,13 +292,13 @@ def test_a_start_is_of_the_life_with_the_name_then_and_of_no_later_one_d7() -> N
     assert hostnames_told(known, [], {HOST: SchedulerNode(HOST, BUSY)}) is known
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pinged", "before", "own", "next_"),
-    [
-        pytest.param(False, None, STARTED, None, id="the-next-one-has-not-come"),
-        pytest.param(False, 7, 7, STARTED, id="its-own-is-known"),
-        pytest.param(True, None, None, STARTED, id="the-next-one-has-come"),
-    ],
+    {
+        "the-next-one-has-not-come": (False, None, STARTED, None),
+        "its-own-is-known": (False, 7, 7, STARTED),
+        "the-next-one-has-come": (True, None, None, STARTED),
+    },
 )
 def test_a_start_told_before_the_next_node_pinged_is_of_the_one_that_works_on_d7(
     pinged: bool, before: int | None, own: int | None, next_: int | None

@@ -14,6 +14,7 @@ from nodemanager.core.model.settings import FREED_KEPT_S, FREED_LIMIT
 from nodemanager.core.model.world import NO_TAGS, CloudState, FreedLife, Tags
 from nodemanager.core.observe.snapshot import Flight, LateWrite
 from nodemanager.core.safety import breaker as breakers
+from tests.cases import cases
 from tests.core.build import SMALL, World, cleaned, node, world
 
 
@@ -34,10 +35,7 @@ def reasons(made: World) -> list[Reason]:
 # Late pings.
 
 
-@pytest.mark.parametrize(
-    ("late_s", "is_sign"),
-    [pytest.param(60.0, False, id="at-the-minute"), pytest.param(60.1, True, id="just-past")],
-)
+@cases(("late_s", "is_sign"), {"at-the-minute": (60.0, False), "just-past": (60.1, True)})
 def test_a_ping_counts_only_more_than_a_minute_after_the_clean_u8(late_s: float, is_sign: bool):
     made, life = freed()
     ping = made.late_ping(life)
@@ -144,10 +142,7 @@ def test_a_listed_node_is_asked_for_by_id_and_told_only_when_it_is_alive():
     assert made.breaker.cause is Cause.FALSE_CLEAN
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [pytest.param(None, id="no-such-node"), pytest.param(CloudState.TERMINATED, id="terminated")],
-)
+@cases("answer", {"no-such-node": None, "terminated": CloudState.TERMINATED})
 def test_a_listed_node_that_the_cloud_denies_is_no_sign(answer: CloudState | None):
     made, _ = freed()
     node = made.add_node("r1")
@@ -179,14 +174,14 @@ def test_the_node_that_we_destroyed_may_still_be_stopping():
     assert made.round().ask == ("i-r1",)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("tags", "ids_unique", "asked"),
-    [
-        pytest.param(NO_TAGS, True, True, id="untagged-unique-ids"),
-        pytest.param(NO_TAGS, False, False, id="untagged-ids-used-again"),
-        pytest.param(Tags("main", "r1", "another-life"), True, False, id="another-life"),
-        pytest.param(Tags("main", "r2", "r2-life1"), True, False, id="another-record"),
-    ],
+    {
+        "untagged-unique-ids": (NO_TAGS, True, True),
+        "untagged-ids-used-again": (NO_TAGS, False, False),
+        "another-life": (Tags("main", "r1", "another-life"), True, False),
+        "another-record": (Tags("main", "r2", "r2-life1"), True, False),
+    },
 )
 def test_whose_node_it_is_is_told_as_pairs_are(tags: Tags, ids_unique: bool, asked: bool):
     made, _ = freed()
@@ -228,13 +223,13 @@ def test_a_freed_record_that_its_own_instance_pinged_is_told():
     assert reasons(made) == [Reason.PINGED_AFTER_CLEAN]
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param({"instance_id": "i-new"}, id="another-instance"),
-        pytest.param({"instance_id": None}, id="no-instance"),
-        pytest.param({"last_ping_at": None}, id="never-pinged"),
-    ],
+    {
+        "another-instance": {"instance_id": "i-new"},
+        "no-instance": {"instance_id": None},
+        "never-pinged": {"last_ping_at": None},
+    },
 )
 def test_a_freed_record_that_anybody_else_uses_is_not_told(change: dict[str, object]):
     made, _ = freed()
@@ -402,13 +397,13 @@ def test_a_record_that_is_free_is_given_back_with_what_was_known():
     assert made.last.restores[0].key == life.key
 
 
-@pytest.mark.parametrize(
+@cases(
     ("change", "why"),
-    [
-        pytest.param({"slot_number": 4}, Reason.RECORD_REUSED, id="holds-something"),
-        pytest.param({"problems": ("its hostname is no text",)}, Reason.UNREADABLE, id="malformed"),
-        pytest.param({"held": True}, Reason.HELD, id="held-in-the-record"),
-    ],
+    {
+        "holds-something": ({"slot_number": 4}, Reason.RECORD_REUSED),
+        "malformed": ({"problems": ("its hostname is no text",)}, Reason.UNREADABLE),
+        "held-in-the-record": ({"held": True}, Reason.HELD),
+    },
 )
 def test_a_record_that_is_not_free_is_not(change: dict[str, object], why: Reason):
     made, _ = told_late()
@@ -434,15 +429,15 @@ def test_not_when_the_record_is_gone():
     assert restore_verdict(made) == ([], [Reason.RECORD_DELETED])
 
 
-@pytest.mark.parametrize(
+@cases(
     "flag",
-    [
-        pytest.param({"lease": False}, id="without-the-lease"),
-        pytest.param({"read_only": "another store"}, id="read-only"),
-        pytest.param({"record_flights": {"r1": Flight("restore", 1.0)}}, id="under-way"),
-        pytest.param({"touched": {"r1": 1e9}}, id="written-since-the-listing"),
-        pytest.param({"late": {"r1": LateWrite(1e6)}}, id="another-clean-may-come-late-c12"),
-    ],
+    {
+        "without-the-lease": {"lease": False},
+        "read-only": {"read_only": "another store"},
+        "under-way": {"record_flights": {"r1": Flight("restore", 1.0)}},
+        "written-since-the-listing": {"touched": {"r1": 1e9}},
+        "another-clean-may-come-late-c12": {"late": {"r1": LateWrite(1e6)}},
+    },
 )
 def test_it_waits_while_it_may_not_be_written(flag: dict[str, object]):
     made, _ = told_late()
@@ -596,14 +591,14 @@ def test_freed_lives_are_forgotten_after_a_week_and_beyond_a_number():
     assert many[-1].key in history.freed
 
 
-@pytest.mark.parametrize(
+@cases(
     ("back_at", "ends"),
-    [
-        pytest.param(None, [500.0, 1000.0], id="never"),
-        pytest.param(1000.0, [500.0], id="the-older-clean"),
-        pytest.param(500.0, [], id="the-newer-clean"),
-        pytest.param(700.0, [], id="by-the-time-alone"),
-    ],
+    {
+        "never": (None, [500.0, 1000.0]),
+        "the-older-clean": (1000.0, [500.0]),
+        "the-newer-clean": (500.0, []),
+        "by-the-time-alone": (700.0, []),
+    },
 )
 def test_a_life_that_was_freed_again_with_our_clock_set_back_is_known(
     back_at: float | None, ends: list[float]

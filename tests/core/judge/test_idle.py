@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from nodemanager.core.judge import idle
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
+from tests.cases import cases
 from tests.core.build import SMALL, Flight, World, world
 from tests.core.nodes import pinging
 
@@ -201,14 +200,14 @@ def test_who_is_kept_by_a_window_goes_as_soon_as_it_opens_d12_d1() -> None:
     assert len(made.destroyed) == NODES
 
 
-@pytest.mark.parametrize(
+@cases(
     ("jobs", "settings"),
-    [
-        pytest.param(2, {"max_nodes": 8}, id="for-demand"),
-        pytest.param(1, {"max_nodes": 8}, id="as-one-more-than-demand-wants"),
-        pytest.param(3, {"max_nodes": 2}, id="as-one-over-max_nodes"),
-        pytest.param(0, {"max_nodes": 8, "min_nodes": 1}, id="as-one-over-min_nodes"),
-    ],
+    {
+        "for-demand": (2, {"max_nodes": 8}),
+        "as-one-more-than-demand-wants": (1, {"max_nodes": 8}),
+        "as-one-over-max_nodes": (3, {"max_nodes": 2}),
+        "as-one-over-min_nodes": (0, {"max_nodes": 8, "min_nodes": 1}),
+    },
 )
 def test_no_idle_node_goes_for_a_claim_that_no_node_has_come_of_d1(
     jobs: int, settings: dict[str, Any]
@@ -296,20 +295,16 @@ def test_a_restart_hears_each_node_again_first_d12_r4() -> None:
 # The last look (D2).
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "stays"),
-    [
-        pytest.param({}, False, id="nothing-may-hit-it"),
-        pytest.param({"late_destroys": frozenset({"i-r1"})}, True, id="a-late-destroy"),
-        pytest.param({"late_destroys": frozenset({"i-r2"})}, False, id="of-another-node"),
-        pytest.param({"unknown_destroys": True}, True, id="a-lost-journal-may-have-one"),
-        pytest.param(
-            {"unknown_destroys": True, "drain_orders": {"r1": "7"}}, False, id="this-run-drained-it"
-        ),
-        pytest.param(
-            {"unknown_destroys": True, "drain_orders": {"r2": "7"}}, True, id="it-drained-another"
-        ),
-    ],
+    {
+        "nothing-may-hit-it": ({}, False),
+        "a-late-destroy": ({"late_destroys": frozenset({"i-r1"})}, True),
+        "of-another-node": ({"late_destroys": frozenset({"i-r2"})}, False),
+        "a-lost-journal-may-have-one": ({"unknown_destroys": True}, True),
+        "this-run-drained-it": ({"unknown_destroys": True, "drain_orders": {"r1": "7"}}, False),
+        "it-drained-another": ({"unknown_destroys": True, "drain_orders": {"r2": "7"}}, True),
+    },
 )
 def test_a_drained_node_stays_so_only_while_a_destroy_may_hit_it_d12(
     fields: dict[str, Any], stays: bool
@@ -434,36 +429,27 @@ def stamped_before_all_that(made: World) -> None:
     made.change("r0", last_ping_at=made.ago(9 * EVERY))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("happens", "expected"),
-    [
-        pytest.param(
-            lambda made: None, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND), id="nothing-since"
-        ),
-        pytest.param(
+    {
+        "nothing-since": (lambda made: None, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND)),
+        "one-more-idle-word": (
             lambda made: made.ping("r0", WorkerState.IDLE),
             (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND),
-            id="one-more-idle-word",
         ),
-        pytest.param(
+        "busy-since": (
             lambda made: made.ping("r0", WorkerState.BUSY),
             (Kind.KEEP, Reason.NO_LONGER_WANTED),
-            id="busy-since",
         ),
-        pytest.param(planned_since, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND), id="a-plan-since"),
-        pytest.param(
+        "a-plan-since": (planned_since, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND)),
+        "a-plan-since-that-lacks-one": (
             lambda made: planned_since(made, jobs=1),
             (Kind.KEEP, Reason.NO_LONGER_WANTED),
-            id="a-plan-since-that-lacks-one",
         ),
-        pytest.param(wanted_since, (Kind.KEEP, Reason.NO_LONGER_WANTED), id="wanted-again"),
-        pytest.param(
-            listed_without_a_ping, (Kind.KEEP, Reason.IDLE_WORD_OLD), id="no-news-any-more"
-        ),
-        pytest.param(
-            stamped_before_all_that, (Kind.KEEP, Reason.IDLE_WORD_OLD), id="an-older-word"
-        ),
-    ],
+        "wanted-again": (wanted_since, (Kind.KEEP, Reason.NO_LONGER_WANTED)),
+        "no-news-any-more": (listed_without_a_ping, (Kind.KEEP, Reason.IDLE_WORD_OLD)),
+        "an-older-word": (stamped_before_all_that, (Kind.KEEP, Reason.IDLE_WORD_OLD)),
+    },
 )
 def test_the_word_is_held_against_the_same_rule_right_before_the_destroy_d12_d2(
     happens: Callable[[World], None], expected: tuple[Kind, Reason]

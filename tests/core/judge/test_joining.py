@@ -19,6 +19,7 @@ from nodemanager.core.plan.destroy import (
     confirm_shutdown,
     order_shutdown,
 )
+from tests.cases import cases
 from tests.core.build import SMALL, World, claim, incarnation_of, record, world
 
 pytestmark = pytest.mark.slow
@@ -109,13 +110,13 @@ def test_time_in_which_the_scheduler_did_not_answer_counts_for_nothing_d17() -> 
     assert made.destroyed == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "node",
-    [
-        pytest.param(SchedulerNode(HOST, IDLE), id="idle"),
-        pytest.param(SchedulerNode(HOST, BUSY), id="busy"),
-        pytest.param(SchedulerNode(HOST, UNKNOWN, planned=True), id="planned"),
-    ],
+    {
+        "idle": SchedulerNode(HOST, IDLE),
+        "busy": SchedulerNode(HOST, BUSY),
+        "planned": SchedulerNode(HOST, UNKNOWN, planned=True),
+    },
 )
 @pytest.mark.parametrize("after", NOT_UP)
 def test_one_that_was_up_once_is_never_ended_for_that_d17(node: Told, after: Told) -> None:
@@ -128,22 +129,20 @@ def test_one_that_was_up_once_is_never_ended_for_that_d17(node: Told, after: Tol
     assert bool(made.booted) is (after is None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("node", "reason"),
-    [
-        pytest.param(SchedulerNode(HOST, DOWN, reserved=True), Reason.SET_ASIDE, id="reserved"),
-        pytest.param(
+    {
+        "reserved": (SchedulerNode(HOST, DOWN, reserved=True), Reason.SET_ASIDE),
+        "drained-by-others": (
             SchedulerNode(HOST, DOWN, draining=True, reason="disk"),
             Reason.SET_ASIDE,
-            id="drained-by-others",
         ),
-        pytest.param(SchedulerNode(HOST, UNKNOWN), Reason.UNJOINED, id="nothing-known"),
-        pytest.param(
+        "nothing-known": (SchedulerNode(HOST, UNKNOWN), Reason.UNJOINED),
+        "it-waits-for-its-power": (
             SchedulerNode(HOST, UNKNOWN, responds=False, suspended=True, wanted=True),
             Reason.UNJOINED,
-            id="it-waits-for-its-power",
         ),
-    ],
+    },
 )
 def test_what_says_nothing_of_its_slurmd_ends_it_never_d17(node: Told, reason: Reason) -> None:
     made = booting(min_nodes=1)
@@ -414,16 +413,16 @@ def test_one_that_the_cloud_ends_before_it_joined_has_failed_to_boot_b5() -> Non
 # Right before the destroy.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("found", "kind"),
-    [
-        pytest.param(None, Kind.SHUTDOWN, id="not-listed"),
-        pytest.param(SchedulerNode(HOST, DOWN), Kind.SHUTDOWN, id="down"),
-        pytest.param(SchedulerNode(HOST, IDLE), Kind.KEEP, id="idle"),
-        pytest.param(SchedulerNode(HOST, BUSY, responds=False), Kind.KEEP, id="busy"),
-        pytest.param(SchedulerNode(HOST, UNKNOWN), Kind.KEEP, id="nothing-known"),
-        pytest.param(SchedulerNode(HOST, DOWN, reserved=True), Kind.KEEP, id="reserved"),
-    ],
+    {
+        "not-listed": (None, Kind.SHUTDOWN),
+        "down": (SchedulerNode(HOST, DOWN), Kind.SHUTDOWN),
+        "idle": (SchedulerNode(HOST, IDLE), Kind.KEEP),
+        "busy": (SchedulerNode(HOST, BUSY, responds=False), Kind.KEEP),
+        "nothing-known": (SchedulerNode(HOST, UNKNOWN), Kind.KEEP),
+        "reserved": (SchedulerNode(HOST, DOWN, reserved=True), Kind.KEEP),
+    },
 )
 def test_the_scheduler_is_asked_again_right_before_d17_d2(found: Told, kind: Kind) -> None:
     made = booting()

@@ -20,6 +20,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import NO_TAGS, CloudNode, CloudState, Tags, WorkerState
 from nodemanager.core.observe.pairing import NO_PAIRS
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
+from tests.cases import cases
 from tests.core.build import (
     EPOCH,
     POOL,
@@ -78,12 +79,12 @@ def test_o1_a_drained_node_goes_as_soon_as_it_is_idle_whatever_demand_says() -> 
     assert (measures["by"], measures["cause"]) == ("ann", "new image")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("state", "reason"),
-    [
-        pytest.param(WorkerState.BUSY, Reason.DRAINING, id="busy"),
-        pytest.param(None, Reason.WORKER_UNKNOWN, id="pings-without-a-word"),
-    ],
+    {
+        "busy": (WorkerState.BUSY, Reason.DRAINING),
+        "pings-without-a-word": (None, Reason.WORKER_UNKNOWN),
+    },
 )
 def test_o1_a_drained_node_is_never_shut_down_while_it_may_be_busy(
     state: WorkerState | None, reason: Reason
@@ -174,16 +175,16 @@ def twins(made: World) -> None:
 
 
 @pytest.mark.parametrize("order", [KILL, DRAIN], ids=["kill", "drain"])
-@pytest.mark.parametrize(
+@cases(
     ("happens", "reason"),
-    [
-        pytest.param(held, Reason.HELD, id="held"),
-        pytest.param(record_held, Reason.HELD, id="its-record-held"),
-        pytest.param(without_our_tag, Reason.UNTAGGED, id="untagged-D11"),
-        pytest.param(of_another_pool, Reason.FOREIGN_NODE, id="other-pool-T3"),
-        pytest.param(malformed, Reason.UNREADABLE, id="malformed-P3"),
-        pytest.param(twins, Reason.AMBIGUOUS, id="ambiguous-P2"),
-    ],
+    {
+        "held": (held, Reason.HELD),
+        "its-record-held": (record_held, Reason.HELD),
+        "untagged-D11": (without_our_tag, Reason.UNTAGGED),
+        "other-pool-T3": (of_another_pool, Reason.FOREIGN_NODE),
+        "malformed-P3": (malformed, Reason.UNREADABLE),
+        "ambiguous-P2": (twins, Reason.AMBIGUOUS),
+    },
 )
 def test_no_order_reaches_a_node_that_a_rule_keeps(
     order: dict[str, Any], happens: Callable[[World], None], reason: Reason
@@ -221,15 +222,15 @@ def paused(made: World) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("order", [KILL, DRAIN], ids=["kill", "drain"])
-@pytest.mark.parametrize(
+@cases(
     ("standing", "reason"),
-    [
-        pytest.param(no_lease, Reason.NO_LEASE, id="lease-L6"),
-        pytest.param(read_only, Reason.READ_ONLY, id="read-only-L5"),
-        pytest.param(open_breaker, Reason.BREAKER_OPEN, id="breaker-B2"),
-        pytest.param(old_polls, Reason.POLL_STALE, id="old-polls-C7"),
-        pytest.param(paused, Reason.PAUSED, id="paused-O4"),
-    ],
+    {
+        "lease-L6": (no_lease, Reason.NO_LEASE),
+        "read-only-L5": (read_only, Reason.READ_ONLY),
+        "breaker-B2": (open_breaker, Reason.BREAKER_OPEN),
+        "old-polls-C7": (old_polls, Reason.POLL_STALE),
+        "paused-O4": (paused, Reason.PAUSED),
+    },
 )
 def test_what_forbids_every_shutdown_forbids_an_operators_too(
     order: dict[str, Any], standing: Callable[[World], dict[str, Any]], reason: Reason
@@ -410,13 +411,13 @@ def test_an_order_that_was_undone_is_left_at_the_last_look(order: dict[str, Any]
 
 
 @pytest.mark.parametrize("order", [KILL, DRAIN], ids=["kill", "drain"])
-@pytest.mark.parametrize(
+@cases(
     ("flags", "reason"),
-    [
-        pytest.param({"holds": frozenset({"r1"})}, Reason.HELD, id="held"),
-        pytest.param(PAUSED, Reason.PAUSED, id="paused"),
-        pytest.param({"lease": False}, Reason.NO_LEASE, id="no-lease"),
-    ],
+    {
+        "held": ({"holds": frozenset({"r1"})}, Reason.HELD),
+        "paused": (PAUSED, Reason.PAUSED),
+        "no-lease": ({"lease": False}, Reason.NO_LEASE),
+    },
 )
 def test_what_came_after_the_order_stops_it_at_the_last_look(
     order: dict[str, Any], flags: dict[str, Any], reason: Reason
@@ -473,14 +474,14 @@ def test_a_node_in_flight_is_left_to_its_flight() -> None:
     assert made.destroyed == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("state", "flags", "rule", "status"),
-    [
-        pytest.param(WorkerState.BUSY, KILL, "O2", RuleStatus.CALLS, id="killed"),
-        pytest.param(WorkerState.IDLE, DRAIN, "O1", RuleStatus.CALLS, id="drained"),
-        pytest.param(WorkerState.BUSY, DRAIN, "O1", RuleStatus.BLOCKS, id="draining"),
-        pytest.param(WorkerState.IDLE, KILL | PAUSED, "O4", RuleStatus.BLOCKS, id="paused"),
-    ],
+    {
+        "killed": (WorkerState.BUSY, KILL, "O2", RuleStatus.CALLS),
+        "drained": (WorkerState.IDLE, DRAIN, "O1", RuleStatus.CALLS),
+        "draining": (WorkerState.BUSY, DRAIN, "O1", RuleStatus.BLOCKS),
+        "paused": (WorkerState.IDLE, KILL | PAUSED, "O4", RuleStatus.BLOCKS),
+    },
 )
 def test_explain_tells_whose_order_it_is_and_agrees_with_the_verdict(
     state: WorkerState, flags: dict[str, Any], rule: str, status: RuleStatus
@@ -501,13 +502,13 @@ def test_marks_tell_for_how_long_they_have_stood() -> None:
     assert Mark("ann", 100.0).measures(130.0) == {"by": "ann", "age_s": 30.0}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flags", "check"),
-    [
-        pytest.param(KILL, nodes._not_killed, id="kill"),
-        pytest.param(CORDON, nodes._not_cordoned, id="cordon"),
-        pytest.param(DRAIN, nodes._not_drained, id="drain"),
-    ],
+    {
+        "kill": (KILL, nodes._not_killed),
+        "cordon": (CORDON, nodes._not_cordoned),
+        "drain": (DRAIN, nodes._not_drained),
+    },
 )
 def test_no_order_of_an_operator_touches_a_node_without_a_tag_d11_o2(
     flags: dict[str, dict[str, Mark]], check: RuleCheck[Ask]

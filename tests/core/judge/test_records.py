@@ -19,6 +19,7 @@ from nodemanager.core.model.world import (
 )
 from nodemanager.core.observe.signs import classify
 from nodemanager.core.observe.snapshot import Expected, Flight
+from tests.cases import cases
 from tests.core.build import (
     EPOCH,
     POOL,
@@ -96,29 +97,21 @@ def test_each_record_has_its_state_t7(one: Record, expected: RecordState) -> Non
 # C0, C1, C2, C3.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "adopt", "reason"),
-    [
-        pytest.param({"pool": "other"}, None, Reason.OTHER_POOL, id="names-another"),
-        pytest.param(
-            {"claim": claim("r1", at=0.0, pool="other")},
-            None,
-            Reason.OTHER_POOL,
-            id="its-claim-does",
-        ),
-        pytest.param(
+    {
+        "names-another": ({"pool": "other"}, None, Reason.OTHER_POOL),
+        "its-claim-does": ({"claim": claim("r1", at=0.0, pool="other")}, None, Reason.OTHER_POOL),
+        "only-its-claim-does": (
             {"pool": None, "claim": claim("r1", at=0.0, pool="other")},
             True,
             Reason.OTHER_POOL,
-            id="only-its-claim-does",
         ),
-        pytest.param({"pool": None, "claim": None}, False, Reason.UNCLAIMED_POOL, id="names-none"),
-        pytest.param(
-            {"pool": None, "claim": None}, True, Reason.STALE_SLOT, id="names-none-adopted"
-        ),
-        pytest.param({"pool": None, "claim": None}, None, Reason.STALE_SLOT, id="a-single-pool"),
-        pytest.param({"pool": None}, False, Reason.STALE_SLOT, id="its-claim-names-ours"),
-    ],
+        "names-none": ({"pool": None, "claim": None}, False, Reason.UNCLAIMED_POOL),
+        "names-none-adopted": ({"pool": None, "claim": None}, True, Reason.STALE_SLOT),
+        "a-single-pool": ({"pool": None, "claim": None}, None, Reason.STALE_SLOT),
+        "its-claim-names-ours": ({"pool": None}, False, Reason.STALE_SLOT),
+    },
 )
 def test_only_a_record_of_the_pool_is_cleaned_c0_t3(
     fields: dict[str, Any], adopt: bool | None, reason: Reason
@@ -164,31 +157,31 @@ NOTHING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@cases(
     "holds",
-    [
-        pytest.param({"slot_number": 0}, id="slot-0"),
-        pytest.param({"slot_number": 7}, id="slot"),
-        pytest.param({"hostname": "compute7"}, id="hostname"),
-        pytest.param({"hostname": ""}, id="empty-hostname"),
-        pytest.param({"ip_address": "10.0.0.1"}, id="address"),
-        pytest.param({"first_ping_at": EPOCH}, id="first-ping"),
-        pytest.param({"last_ping_at": EPOCH}, id="last-ping"),
-        pytest.param({"claim": claim("r1", at=EPOCH)}, id="claim"),
-    ],
+    {
+        "slot-0": {"slot_number": 0},
+        "slot": {"slot_number": 7},
+        "hostname": {"hostname": "compute7"},
+        "empty-hostname": {"hostname": ""},
+        "address": {"ip_address": "10.0.0.1"},
+        "first-ping": {"first_ping_at": EPOCH},
+        "last-ping": {"last_ping_at": EPOCH},
+        "claim": {"claim": claim("r1", at=EPOCH)},
+    },
 )
 def test_a_record_that_holds_anything_is_cleaned_c1(holds: dict[str, Any]) -> None:
     known = {"instance_id": "i-r1"} if "claim" not in holds else {}
     assert gone(**{**NOTHING, **known, **holds}).cleaned == ["r1"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("known", "verdict"),
-    [
-        pytest.param({}, (Kind.KEEP, Reason.UNVERIFIABLE), id="neither"),
-        pytest.param({"instance_id": "i-r1"}, STALE, id="an-instance-id"),
-        pytest.param({"claim": claim("r1", at=EPOCH)}, STALE, id="a-claim"),
-    ],
+    {
+        "neither": ({}, (Kind.KEEP, Reason.UNVERIFIABLE)),
+        "an-instance-id": ({"instance_id": "i-r1"}, STALE),
+        "a-claim": ({"claim": claim("r1", at=EPOCH)}, STALE),
+    },
 )
 def test_a_stale_record_with_nothing_to_ask_by_is_kept_c11(
     known: dict[str, Any], verdict: tuple[Kind, Reason]
@@ -249,12 +242,9 @@ def at_age(made: World, quiet: float) -> tuple[Kind, Reason]:
     return judged(made)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("quiet", "expected"),
-    [
-        pytest.param(7200.0, (Kind.KEEP, Reason.WITHIN_WINDOW), id="at-the-edge"),
-        pytest.param(7200.001, STALE, id="just-past"),
-    ],
+    {"at-the-edge": (7200.0, (Kind.KEEP, Reason.WITHIN_WINDOW)), "just-past": (7200.001, STALE)},
 )
 def test_a_slot_is_released_only_past_node_stale_after_c3(
     quiet: float, expected: tuple[Kind, Reason]
@@ -295,20 +285,18 @@ def test_a_node_in_any_state_but_terminated_keeps_its_record_c4_t4(state: CloudS
     assert made.cleaned == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("one", "reason"),
-    [
-        pytest.param(node("r1"), Reason.PAIRED, id="ours"),
-        pytest.param(node("r1", pool="other"), Reason.NODE_LISTED, id="another-pool"),
-        pytest.param(node("r1", managed=False, pool=None), Reason.PAIRED, id="unmanaged"),
-        pytest.param(node(id="i-r1", pool=None), Reason.NODE_LISTED, id="instance-id-alone"),
-        pytest.param(node("r9", id="i-r1"), Reason.STALE_SLOT, id="id-tagged-for-another-p1a"),
-        pytest.param(
-            node("r1", tags=Tags(POOL, "r1", None)), Reason.NODE_LISTED, id="no-incarnation-tag"
-        ),
-        pytest.param(node("r1", id="x", life=2), Reason.STALE_SLOT, id="another-incarnation"),
-        pytest.param(node("r2"), Reason.STALE_SLOT, id="another-record"),
-    ],
+    {
+        "ours": (node("r1"), Reason.PAIRED),
+        "another-pool": (node("r1", pool="other"), Reason.NODE_LISTED),
+        "unmanaged": (node("r1", managed=False, pool=None), Reason.PAIRED),
+        "instance-id-alone": (node(id="i-r1", pool=None), Reason.NODE_LISTED),
+        "id-tagged-for-another-p1a": (node("r9", id="i-r1"), Reason.STALE_SLOT),
+        "no-incarnation-tag": (node("r1", tags=Tags(POOL, "r1", None)), Reason.NODE_LISTED),
+        "another-incarnation": (node("r1", id="x", life=2), Reason.STALE_SLOT),
+        "another-record": (node("r2"), Reason.STALE_SLOT),
+    },
 )
 def test_who_bears_a_record_c4(one: CloudNode, reason: Reason) -> None:
     made = world()
@@ -329,14 +317,14 @@ def test_any_bearer_keeps_a_record_that_has_no_claim_c4() -> None:
 # C7.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("poll", "age", "expected"),
-    [
-        pytest.param("cloud", 600.0, STALE, id="cloud-fresh"),
-        pytest.param("cloud", 600.5, (Kind.KEEP, Reason.POLL_STALE), id="cloud-old"),
-        pytest.param("records", 600.0, STALE, id="records-fresh"),
-        pytest.param("records", 600.5, (Kind.KEEP, Reason.POLL_STALE), id="records-old"),
-    ],
+    {
+        "cloud-fresh": ("cloud", 600.0, STALE),
+        "cloud-old": ("cloud", 600.5, (Kind.KEEP, Reason.POLL_STALE)),
+        "records-fresh": ("records", 600.0, STALE),
+        "records-old": ("records", 600.5, (Kind.KEEP, Reason.POLL_STALE)),
+    },
 )
 def test_a_poll_past_poll_stale_after_keeps_everything_c7(
     poll: str, age: float, expected: tuple[Kind, Reason]
@@ -381,14 +369,14 @@ def test_the_poll_that_is_blamed_is_the_one_that_lacks_c7(lacking: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("polled", "demand_at", "reason"),
-    [
-        pytest.param(False, None, Reason.STALE_SLOT, id="not-configured"),
-        pytest.param(True, None, Reason.POLL_STALE, id="never"),
-        pytest.param(True, -601.0, Reason.POLL_STALE, id="old"),
-        pytest.param(True, -599.0, Reason.STALE_SLOT, id="fresh"),
-    ],
+    {
+        "not-configured": (False, None, Reason.STALE_SLOT),
+        "never": (True, None, Reason.POLL_STALE),
+        "old": (True, -601.0, Reason.POLL_STALE),
+        "fresh": (True, -599.0, Reason.STALE_SLOT),
+    },
 )
 def test_a_configured_demand_poll_must_be_fresh_too_c7(
     polled: bool, demand_at: float | None, reason: Reason
@@ -425,13 +413,13 @@ def test_a_hold_in_the_record_itself_keeps_it_c9() -> None:
     assert judged(gone(held=True)) == (Kind.KEEP, Reason.HELD)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "settings", "reason"),
-    [
-        pytest.param({"lease": False}, {}, Reason.NO_LEASE, id="lease-c10"),
-        pytest.param({"read_only": "other store"}, {}, Reason.READ_ONLY, id="store-l5"),
-        pytest.param({}, {"may_authorise": False}, Reason.NOT_AUTHORISED, id="adapter-l2"),
-    ],
+    {
+        "lease-c10": ({"lease": False}, {}, Reason.NO_LEASE),
+        "store-l5": ({"read_only": "other store"}, {}, Reason.READ_ONLY),
+        "adapter-l2": ({}, {"may_authorise": False}, Reason.NOT_AUTHORISED),
+    },
 )
 def test_what_stands_in_the_way_of_every_clean_c10_l2_l5(
     fields: dict[str, Any], settings: dict[str, Any], reason: Reason
@@ -462,12 +450,9 @@ def test_cleans_in_flight_use_up_the_cap_c10() -> None:
     assert made.cleaned == ["r2"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cap", "limit", "cleaned"),
-    [
-        pytest.param(100, 8, ["r7", "r8", "r9"], id="the-workers"),
-        pytest.param(7, 7, ["r8", "r9"], id="the-cap"),
-    ],
+    {"the-workers": (100, 8, ["r7", "r8", "r9"]), "the-cap": (7, 7, ["r8", "r9"])},
 )
 def test_no_more_cleans_are_under_way_than_the_workers_do_while_an_order_stands_c11(
     cap: int, limit: int, cleaned: list[str]
@@ -486,12 +471,9 @@ def test_no_more_cleans_are_under_way_than_the_workers_do_while_an_order_stands_
     assert len(made.cleaned) == (8 if cap > 50 else 0)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("age", "reason"),
-    [
-        pytest.param(1800.0, Reason.NODE_EXPECTED, id="in-time"),
-        pytest.param(1800.5, Reason.STALE_SLOT, id="past"),
-    ],
+    {"in-time": (1800.0, Reason.NODE_EXPECTED), "past": (1800.5, Reason.STALE_SLOT)},
 )
 def test_a_created_node_that_is_not_listed_counts_as_live_for_boot_fail_after_p4(
     age: float, reason: Reason
@@ -504,34 +486,25 @@ def test_a_created_node_that_is_not_listed_counts_as_live_for_boot_fail_after_p4
 # C21.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "quiet", "expected"),
-    [
-        pytest.param({}, CLAIM_WINDOW, Reason.CLAIM_WITHIN_WINDOW, id="shorter-at-the-edge"),
-        pytest.param({}, CLAIM_WINDOW + 0.001, Reason.CLAIM_EXPIRED, id="shorter-past"),
-        pytest.param(
+    {
+        "shorter-at-the-edge": ({}, CLAIM_WINDOW, Reason.CLAIM_WITHIN_WINDOW),
+        "shorter-past": ({}, CLAIM_WINDOW + 0.001, Reason.CLAIM_EXPIRED),
+        "longer-at-the-edge": (
             {"node_stale_after": 700.0},
             CLAIM_WINDOW,
             Reason.CLAIM_WITHIN_WINDOW,
-            id="longer-at-the-edge",
         ),
-        pytest.param(
-            {"node_stale_after": 700.0},
-            CLAIM_WINDOW + 0.001,
-            Reason.CLAIM_EXPIRED,
-            id="longer-past",
-        ),
-        pytest.param(
-            {"claim_expiry": False}, 7200.0, Reason.CLAIM_WITHIN_WINDOW, id="off-at-the-edge"
-        ),
-        pytest.param({"claim_expiry": False}, 7200.001, Reason.CLAIM_EXPIRED, id="off-past"),
-        pytest.param(
+        "longer-past": ({"node_stale_after": 700.0}, CLAIM_WINDOW + 0.001, Reason.CLAIM_EXPIRED),
+        "off-at-the-edge": ({"claim_expiry": False}, 7200.0, Reason.CLAIM_WITHIN_WINDOW),
+        "off-past": ({"claim_expiry": False}, 7200.001, Reason.CLAIM_EXPIRED),
+        "off-takes-the-longer": (
             {"claim_expiry": False, "node_stale_after": 700.0},
             CLAIM_WINDOW,
             Reason.CLAIM_WITHIN_WINDOW,
-            id="off-takes-the-longer",
         ),
-    ],
+    },
 )
 def test_a_claim_that_never_pinged_has_a_window_of_its_own_c21(
     settings: dict[str, Any], quiet: float, expected: Reason
@@ -541,14 +514,14 @@ def test_a_claim_that_never_pinged_has_a_window_of_its_own_c21(
     assert at_age(made, quiet)[1] is expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("window", "quiet", "expected"),
-    [
-        pytest.param(500.0, 500.0, Reason.CLAIM_WITHIN_WINDOW, id="shorter-at-the-edge"),
-        pytest.param(500.0, 500.001, Reason.CLAIM_EXPIRED, id="shorter-past"),
-        pytest.param(9000.0, 9000.0, Reason.CLAIM_WITHIN_WINDOW, id="longer-at-the-edge"),
-        pytest.param(9000.0, 9000.001, Reason.CLAIM_EXPIRED, id="longer-past"),
-    ],
+    {
+        "shorter-at-the-edge": (500.0, 500.0, Reason.CLAIM_WITHIN_WINDOW),
+        "shorter-past": (500.0, 500.001, Reason.CLAIM_EXPIRED),
+        "longer-at-the-edge": (9000.0, 9000.0, Reason.CLAIM_WITHIN_WINDOW),
+        "longer-past": (9000.0, 9000.001, Reason.CLAIM_EXPIRED),
+    },
 )
 def test_a_claim_stands_as_long_as_the_settings_said_that_it_was_made_under_c21_s6(
     window: float, quiet: float, expected: Reason
@@ -602,18 +575,16 @@ def test_a_record_whose_node_died_before_a_restart_is_cleaned_once_stale_r3() ->
 
 
 @pytest.mark.parametrize("by_tag", [True, False], ids=["paired by its tag", "paired by its id"])
-@pytest.mark.parametrize(
+@cases(
     ("fields", "flags", "expected"),
-    [
-        pytest.param({}, {}, Reason.PAIRED, id="nothing"),
-        pytest.param({"problems": ("its slot",)}, {}, Reason.UNREADABLE, id="unreadable"),
-        pytest.param({"held": True}, {}, Reason.HELD, id="held by its own field"),
-        pytest.param({}, {"holds": frozenset({"r1"})}, Reason.HELD, id="on hold"),
-        pytest.param({}, {"touched": {"r1": 1e9}}, Reason.CHANGED_SINCE_LISTING, id="touched"),
-        pytest.param(
-            {}, {"record_flights": {"r1": Flight("clean", START)}}, Reason.IN_FLIGHT, id="in flight"
-        ),
-    ],
+    {
+        "nothing": ({}, {}, Reason.PAIRED),
+        "unreadable": ({"problems": ("its slot",)}, {}, Reason.UNREADABLE),
+        "held by its own field": ({"held": True}, {}, Reason.HELD),
+        "on hold": ({}, {"holds": frozenset({"r1"})}, Reason.HELD),
+        "touched": ({}, {"touched": {"r1": 1e9}}, Reason.CHANGED_SINCE_LISTING),
+        "in flight": ({}, {"record_flights": {"r1": Flight("clean", START)}}, Reason.IN_FLIGHT),
+    },
 )
 def test_what_keeps_a_record_goes_before_that_it_has_its_pair_c9_c8(
     by_tag: bool, fields: dict[str, Any], flags: dict[str, Any], expected: Reason

@@ -14,6 +14,7 @@ from nodemanager.core.model.world import CloudState, Job, WorkerState
 from nodemanager.core.observe.history import destroy_sent
 from nodemanager.core.observe.signs import silent_for
 from nodemanager.core.safety.breaker import reset
+from tests.cases import cases
 from tests.core.build import SMALL, World, world
 
 BUSY, IDLE, DOWN, UNKNOWN = (
@@ -73,17 +74,15 @@ def test_a_node_that_calls_itself_busy_is_busy_whatever_the_scheduler_says_t6() 
         assert told(made, state, own=BUSY, polls=6) is Reason.BUSY
 
 
-@pytest.mark.parametrize(
+@cases(
     ("state", "fields", "reason"),
-    [
-        pytest.param(UNKNOWN, {}, Reason.WORKER_UNKNOWN, id="unknown"),
-        pytest.param(UNKNOWN, {"reserved": True}, Reason.SET_ASIDE, id="reserved"),
-        pytest.param(
-            IDLE, {"draining": True, "reason": "disk"}, Reason.SET_ASIDE, id="drained-by-others"
-        ),
-        pytest.param(DOWN, {}, Reason.DOWN_IN_SCHEDULER, id="down"),
-        pytest.param(IDLE, {"name": "compute9"}, Reason.UNSCHEDULED, id="not-listed"),
-    ],
+    {
+        "unknown": (UNKNOWN, {}, Reason.WORKER_UNKNOWN),
+        "reserved": (UNKNOWN, {"reserved": True}, Reason.SET_ASIDE),
+        "drained-by-others": (IDLE, {"draining": True, "reason": "disk"}, Reason.SET_ASIDE),
+        "down": (DOWN, {}, Reason.DOWN_IN_SCHEDULER),
+        "not-listed": (IDLE, {"name": "compute9"}, Reason.UNSCHEDULED),
+    },
 )
 def test_what_is_not_idle_in_the_scheduler_is_kept_however_idle_it_calls_itself_t6(
     state: WorkerState, fields: dict[str, Any], reason: Reason
@@ -102,12 +101,9 @@ SET_ASIDE = [
 
 
 @pytest.mark.parametrize(("state", "fields"), SET_ASIDE)
-@pytest.mark.parametrize(
+@cases(
     "wants",
-    [
-        pytest.param({"min_nodes": 1}, id="min_nodes"),
-        pytest.param({"sizes": (replace(SMALL, spare_nodes=1),)}, id="spare_nodes"),
-    ],
+    {"min_nodes": {"min_nodes": 1}, "spare_nodes": {"sizes": (replace(SMALL, spare_nodes=1),)}},
 )
 def test_what_the_scheduler_sets_aside_is_no_lack_d16(
     wants: dict[str, Any], state: WorkerState, fields: dict[str, Any]
@@ -343,14 +339,14 @@ def test_a_silent_node_works_only_while_the_scheduler_reaches_it_d8(responds: bo
     assert made.destroyed == ([] if responds else ["i-r1"])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("state", "responds", "cleaned"),
-    [
-        pytest.param(BUSY, True, False, id="busy"),
-        pytest.param(IDLE, True, False, id="idle"),
-        pytest.param(BUSY, False, True, id="busy-and-not-reached"),
-        pytest.param(DOWN, True, True, id="down"),
-    ],
+    {
+        "busy": (BUSY, True, False),
+        "idle": (IDLE, True, False),
+        "busy-and-not-reached": (BUSY, False, True),
+        "down": (DOWN, True, True),
+    },
 )
 def test_a_record_is_kept_while_the_scheduler_reaches_its_node_c2(
     state: WorkerState, responds: bool, cleaned: bool
@@ -383,13 +379,13 @@ def switched_off(made: World, *, polls: int = 1, **fields: Any) -> Reason:
     return made.of_node("i-r1").reason
 
 
-@pytest.mark.parametrize(
+@cases(
     "settings",
-    [
-        pytest.param({}, id="as-it-is"),
-        pytest.param({"min_nodes": 1}, id="min-nodes"),
-        pytest.param({"shutdown_windows": (1_000_000.0, 60.0)}, id="outside-its-window"),
-    ],
+    {
+        "as-it-is": {},
+        "min-nodes": {"min_nodes": 1},
+        "outside-its-window": {"shutdown_windows": (1_000_000.0, 60.0)},
+    },
 )
 def test_a_node_that_the_scheduler_switched_off_goes_whoever_would_keep_it_d12(
     settings: dict[str, Any],

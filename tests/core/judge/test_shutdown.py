@@ -22,6 +22,7 @@ from nodemanager.core.model.world import (
     WorkerState,
 )
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
+from tests.cases import cases
 from tests.core.build import EPOCH, POOL, World, incarnation_of, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 
@@ -29,16 +30,16 @@ WINDOWS = (3300.0, 300.0)
 """Closed for 55 minutes, open for five, an hour round."""
 
 
-@pytest.mark.parametrize(
+@cases(
     ("age", "is_open"),
-    [
-        pytest.param(0.0, False, id="new"),
-        pytest.param(3299.9, False, id="just-before"),
-        pytest.param(3300.0, True, id="opens"),
-        pytest.param(3599.9, True, id="still-open"),
-        pytest.param(3600.0, False, id="closes"),
-        pytest.param(3600.0 * 5 + 3300.0, True, id="hours-later"),
-    ],
+    {
+        "new": (0.0, False),
+        "just-before": (3299.9, False),
+        "opens": (3300.0, True),
+        "still-open": (3599.9, True),
+        "closes": (3600.0, False),
+        "hours-later": (3600.0 * 5 + 3300.0, True),
+    },
 )
 def test_shutdown_windows_alternate_from_launch_d1(age: float, is_open: bool) -> None:
     assert window_open(age, WINDOWS) is is_open
@@ -51,24 +52,16 @@ def test_without_windows_it_is_always_open_d1() -> None:
 # D1: the table.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("state", "polls", "age", "expected"),
-    [
-        pytest.param(WorkerState.BUSY, 9, 9e5, (Kind.KEEP, Reason.BUSY), id="busy"),
-        pytest.param(None, 9, 9e5, (Kind.KEEP, Reason.WORKER_UNKNOWN), id="unknown-is-busy"),
-        pytest.param(
-            WorkerState.IDLE, 1, 9e5, (Kind.KEEP, Reason.NOT_IDLE_LONG), id="idle-for-one-poll"
-        ),
-        pytest.param(
-            WorkerState.IDLE, 2, 9e5, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND), id="idle"
-        ),
-        pytest.param(
-            WorkerState.DOWN, 1, 1700.0, (Kind.KEEP, Reason.BOOTING), id="down-in-boot-grace"
-        ),
-        pytest.param(
-            WorkerState.DOWN, 1, 1800.0, (Kind.SHUTDOWN, Reason.NODE_DOWN), id="down-past-grace"
-        ),
-    ],
+    {
+        "busy": (WorkerState.BUSY, 9, 9e5, (Kind.KEEP, Reason.BUSY)),
+        "unknown-is-busy": (None, 9, 9e5, (Kind.KEEP, Reason.WORKER_UNKNOWN)),
+        "idle-for-one-poll": (WorkerState.IDLE, 1, 9e5, (Kind.KEEP, Reason.NOT_IDLE_LONG)),
+        "idle": (WorkerState.IDLE, 2, 9e5, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND)),
+        "down-in-boot-grace": (WorkerState.DOWN, 1, 1700.0, (Kind.KEEP, Reason.BOOTING)),
+        "down-past-grace": (WorkerState.DOWN, 1, 1800.0, (Kind.SHUTDOWN, Reason.NODE_DOWN)),
+    },
 )
 def test_the_table_of_worker_state_and_grace_d1(
     state: WorkerState | None, polls: int, age: float, expected: tuple[Kind, Reason]
@@ -85,12 +78,9 @@ def test_a_node_that_says_fail_goes_within_its_boot_grace_too_d1() -> None:
     assert verdict(made) == (Kind.SHUTDOWN, Reason.NODE_DOWN)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("age", "expected"),
-    [
-        pytest.param(1000.0, Reason.WINDOW_CLOSED, id="closed"),
-        pytest.param(3290.0, Reason.IDLE_BEYOND_DEMAND, id="open"),
-    ],
+    {"closed": (1000.0, Reason.WINDOW_CLOSED), "open": (3290.0, Reason.IDLE_BEYOND_DEMAND)},
 )
 def test_an_idle_node_goes_only_in_its_shutdown_window_d1(age: float, expected: Reason) -> None:
     made = live(WorkerState.IDLE, polls=3, age=age, shutdown_windows=WINDOWS)
@@ -102,12 +92,12 @@ def test_a_fresh_busy_node_is_never_down_however_old_d1() -> None:
     assert verdict(made) == (Kind.KEEP, Reason.BUSY)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("apart", "expected"),
-    [
-        pytest.param(59.0, (Kind.KEEP, Reason.NOT_SETTLED), id="just-inside"),
-        pytest.param(60.0, (Kind.SHUTDOWN, Reason.NODE_STOPPED), id="settled"),
-    ],
+    {
+        "just-inside": (59.0, (Kind.KEEP, Reason.NOT_SETTLED)),
+        "settled": (60.0, (Kind.SHUTDOWN, Reason.NODE_STOPPED)),
+    },
 )
 def test_a_stopped_node_is_down_once_settled_and_does_not_wait_for_its_record_d1(
     apart: float, expected: tuple[Kind, Reason]
@@ -125,12 +115,12 @@ def test_a_stopped_node_is_down_once_settled_and_does_not_wait_for_its_record_d1
     assert plan.counts["nodes_bad"] == (expected[0] is Kind.SHUTDOWN), "as doc/look.rst says"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limit_s", "expected"),
-    [
-        pytest.param(200.0, (Kind.SHUTDOWN, Reason.NODE_STOPPED), id="listed-often-enough"),
-        pytest.param(199.0, (Kind.KEEP, Reason.NOT_SETTLED), id="a-gap-that-is-too-long-now"),
-    ],
+    {
+        "listed-often-enough": (200.0, (Kind.SHUTDOWN, Reason.NODE_STOPPED)),
+        "a-gap-that-is-too-long-now": (199.0, (Kind.KEEP, Reason.NOT_SETTLED)),
+    },
 )
 def test_a_reload_may_find_a_gap_in_how_long_a_node_was_stopped_d1_s6(
     limit_s: float, expected: tuple[Kind, Reason]
@@ -155,14 +145,14 @@ def test_no_other_state_of_the_cloud_is_a_reason_d1(state: CloudState) -> None:
     assert made.of_node("i-r1").kind is Kind.KEEP
 
 
-@pytest.mark.parametrize(
+@cases(
     "hold",
-    [
-        pytest.param(lambda made: made.flags.update(holds=frozenset({"i-r1"})), id="node"),
-        pytest.param(lambda made: made.flags.update(holds=frozenset({"r1"})), id="record"),
-        pytest.param(lambda made: made.change_node("i-r1", held=True), id="node-tag"),
-        pytest.param(lambda made: made.change("r1", held=True), id="record-mark"),
-    ],
+    {
+        "node": lambda made: made.flags.update(holds=frozenset({"i-r1"})),
+        "record": lambda made: made.flags.update(holds=frozenset({"r1"})),
+        "node-tag": lambda made: made.change_node("i-r1", held=True),
+        "record-mark": lambda made: made.change("r1", held=True),
+    },
 )
 def test_a_held_node_is_left_alone_d1_c9(hold: Any) -> None:
     made = live(WorkerState.DOWN)
@@ -189,12 +179,12 @@ def test_a_step_of_our_wall_clock_ends_no_boot_grace_d1_t2() -> None:
     assert verdict(made) == (Kind.KEEP, Reason.BOOTING)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "expected"),
-    [
-        pytest.param({"created_at": None}, Reason.NO_LAUNCH_TIME, id="no-launch-time"),
-        pytest.param({"problems": ("size: None",)}, Reason.UNREADABLE, id="malformed"),
-    ],
+    {
+        "no-launch-time": ({"created_at": None}, Reason.NO_LAUNCH_TIME),
+        "malformed": ({"problems": ("size: None",)}, Reason.UNREADABLE),
+    },
 )
 def test_a_node_with_missing_fields_is_kept_p3(fields: dict[str, Any], expected: Reason) -> None:
     made = live(WorkerState.IDLE)
@@ -206,10 +196,7 @@ def test_a_node_with_missing_fields_is_kept_p3(fields: dict[str, Any], expected:
 # D8: silence.
 
 
-@pytest.mark.parametrize(
-    ("seconds", "destroyed"),
-    [pytest.param(7000.0, [], id="inside"), pytest.param(7600.0, ["i-r1"], id="past")],
-)
+@cases(("seconds", "destroyed"), {"inside": (7000.0, []), "past": (7600.0, ["i-r1"])})
 def test_a_node_silent_past_its_window_while_the_store_answered_is_down_d8(
     seconds: float, destroyed: list[str]
 ) -> None:
@@ -263,12 +250,9 @@ def test_a_restart_over_old_silent_nodes_destroys_none_before_a_window_d8() -> N
     assert made.destroyed == ["i-r1"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("seconds", "reason"),
-    [
-        pytest.param(1700.0, Reason.BOOTING, id="in-time"),
-        pytest.param(1950.0, Reason.BOOT_FAILED, id="past"),
-    ],
+    {"in-time": (1700.0, Reason.BOOTING), "past": (1950.0, Reason.BOOT_FAILED)},
 )
 def test_a_node_that_never_pinged_is_a_failed_boot_past_boot_fail_after_d8(
     seconds: float, reason: Reason
@@ -296,13 +280,13 @@ def test_a_node_on_a_renewed_claim_is_given_its_whole_time_to_boot_d8_u9() -> No
     assert made.of_node("i-r1").reason is Reason.BOOT_FAILED
 
 
-@pytest.mark.parametrize(
+@cases(
     ("lag", "ahead", "ends_at"),
-    [
-        pytest.param(1900.0, 0.0, 3700.0, id="as-late-as-a-create-may-be"),
-        pytest.param(50.0, 0.0, 1800.0, id="in-time-after-its-claim"),
-        pytest.param(100.0, 1e6, 3720.0, id="by-a-cloud-whose-clock-is-wrong"),
-    ],
+    {
+        "as-late-as-a-create-may-be": (1900.0, 0.0, 3700.0),
+        "in-time-after-its-claim": (50.0, 0.0, 1800.0),
+        "by-a-cloud-whose-clock-is-wrong": (100.0, 1e6, 3720.0),
+    },
 )
 def test_a_node_that_a_late_create_made_is_given_its_whole_time_to_boot_d8(
     lag: float, ahead: float, ends_at: float
@@ -367,12 +351,12 @@ def test_no_answer_destroys_nothing_d2_l1() -> None:
     assert ordered(made, found=failed) == (Kind.KEEP, Reason.EVIDENCE_MISSING)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("late", "expected"),
-    [
-        pytest.param(60.0, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND), id="in-time"),
-        pytest.param(60.5, (Kind.KEEP, Reason.ORDER_EXPIRED), id="late"),
-    ],
+    {
+        "in-time": (60.0, (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND)),
+        "late": (60.5, (Kind.KEEP, Reason.ORDER_EXPIRED)),
+    },
 )
 def test_a_shutdown_is_carried_out_within_a_minute_of_its_plan_c11(
     late: float, expected: tuple[Kind, Reason]
@@ -382,14 +366,14 @@ def test_a_shutdown_is_carried_out_within_a_minute_of_its_plan_c11(
     assert ordered(made) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "reason"),
-    [
-        pytest.param({"lease": False}, Reason.NO_LEASE, id="lease"),
-        pytest.param({"read_only": "another account"}, Reason.READ_ONLY, id="read-only"),
-        pytest.param({"holds": frozenset({"i-r1"})}, Reason.HELD, id="node-held"),
-        pytest.param({"holds": frozenset({"r1"})}, Reason.HELD, id="record-held"),
-    ],
+    {
+        "lease": ({"lease": False}, Reason.NO_LEASE),
+        "read-only": ({"read_only": "another account"}, Reason.READ_ONLY),
+        "node-held": ({"holds": frozenset({"i-r1"})}, Reason.HELD),
+        "record-held": ({"holds": frozenset({"r1"})}, Reason.HELD),
+    },
 )
 def test_what_stands_in_the_way_now_stops_a_destroy_d2(
     fields: dict[str, Any], reason: Reason
@@ -421,19 +405,19 @@ def test_a_stopped_node_that_runs_again_stays_d2() -> None:
     assert ordered(made) == (Kind.KEEP, Reason.NO_LONGER_WANTED)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("make", "judged"),
-    [
-        pytest.param(idle, Reason.IDLE_BEYOND_DEMAND, id="idle"),
-        pytest.param(lambda: live(WorkerState.DOWN), Reason.NODE_DOWN, id="down"),
-    ],
+    {
+        "idle": (idle, Reason.IDLE_BEYOND_DEMAND),
+        "down": (lambda: live(WorkerState.DOWN), Reason.NODE_DOWN),
+    },
 )
-@pytest.mark.parametrize(
+@cases(
     ("tags", "reason"),
-    [
-        pytest.param(Tags(), Reason.UNTAGGED, id="none-d11"),
-        pytest.param(Tags(pool="other"), Reason.FOREIGN_NODE, id="another-pools-t3"),
-    ],
+    {
+        "none-d11": (Tags(), Reason.UNTAGGED),
+        "another-pools-t3": (Tags(pool="other"), Reason.FOREIGN_NODE),
+    },
 )
 def test_a_node_listed_without_our_pools_tag_since_the_plan_stays_d2(
     make: Callable[[], World], judged: Reason, tags: Tags, reason: Reason
@@ -488,13 +472,13 @@ def answered(
     return is_gone, replace(asking, denied_at=denied_at)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answer", "is_gone"),
-    [
-        pytest.param(CloudState.TERMINATED, True, id="terminated"),
-        pytest.param(CloudState.STOPPING, False, id="stopping"),
-        pytest.param(CloudState.RUNNING, False, id="running"),
-    ],
+    {
+        "terminated": (CloudState.TERMINATED, True),
+        "stopping": (CloudState.STOPPING, False),
+        "running": (CloudState.RUNNING, False),
+    },
 )
 def test_only_terminated_is_gone_d3(answer: CloudState, is_gone: bool) -> None:
     made = idle()
@@ -520,10 +504,7 @@ def test_no_such_node_says_nothing_of_a_young_node_d3() -> None:
     assert (is_gone, after.denied_at) == (False, None)
 
 
-@pytest.mark.parametrize(
-    ("age", "begun"),
-    [pytest.param(359.0, False, id="within-the-error"), pytest.param(361.0, True, id="past-it")],
-)
+@cases(("age", "begun"), {"within-the-error": (359.0, False), "past-it": (361.0, True)})
 def test_a_launch_on_a_clock_that_nobody_measured_may_be_a_minute_later_d3_a3(
     age: float, begun: bool
 ) -> None:
@@ -540,10 +521,7 @@ def test_a_node_is_old_enough_visible_after_past_its_destroy_whatever_the_clocks
     assert after.denied_at == made.now
 
 
-@pytest.mark.parametrize(
-    ("took_s", "begun"),
-    [pytest.param(2.0, True, id="quick"), pytest.param(20.0, False, id="slow")],
-)
+@cases(("took_s", "begun"), {"quick": (2.0, True), "slow": (20.0, False)})
 def test_a_denial_is_as_old_as_its_question_however_long_the_answer_took_d3(
     took_s: float, begun: bool
 ) -> None:
@@ -564,10 +542,7 @@ def test_the_second_denial_is_asked_for_long_after_the_first_was_answered_d3() -
     assert answered(made, first, None, 30.0)[0]
 
 
-@pytest.mark.parametrize(
-    ("took_s", "begun"),
-    [pytest.param(2.0, True, id="quick"), pytest.param(20.0, False, id="slow")],
-)
+@cases(("took_s", "begun"), {"quick": (2.0, True), "slow": (20.0, False)})
 @pytest.mark.parametrize("inherited", [False, True], ids=["due", "resumed"])
 def test_a_shutdown_knows_when_it_asked_for_the_node_d3(
     inherited: bool, took_s: float, begun: bool

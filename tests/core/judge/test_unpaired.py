@@ -11,6 +11,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, Listing, Tags, WorkerState
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.snapshot import Expected
+from tests.cases import cases
 from tests.core.build import POOL, Job, World, claim, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 
@@ -28,12 +29,9 @@ def test_an_unpaired_node_is_held_until_boot_fail_after_has_passed_d7_d10() -> N
     assert made.now - began < 2000.0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("listings", "expected"),
-    [
-        pytest.param(1, Reason.UNPAIRED_WITHIN_WINDOW, id="one"),
-        pytest.param(2, Reason.UNPAIRED, id="two"),
-    ],
+    {"one": (1, Reason.UNPAIRED_WITHIN_WINDOW), "two": (2, Reason.UNPAIRED)},
 )
 def test_it_needs_two_record_listings_that_began_after_it_was_seen_unpaired_d7(
     listings: int, expected: Reason
@@ -122,12 +120,12 @@ def test_a_stopped_node_whose_record_a_listing_lacks_waits_for_d7_too_d10() -> N
     assert verdict(made) == (Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW)
 
 
-@pytest.mark.parametrize(
+@cases(
     "lost",
-    [
-        pytest.param({"claim": None}, id="record-lost-its-claim"),
-        pytest.param({"claim": None, "pool": None}, id="record-lost-its-properties"),
-    ],
+    {
+        "record-lost-its-claim": {"claim": None},
+        "record-lost-its-properties": {"claim": None, "pool": None},
+    },
 )
 def test_an_unpaired_node_that_a_pinging_record_names_is_never_destroyed_d7(
     lost: dict[str, Any],
@@ -272,13 +270,13 @@ def test_two_nodes_of_one_incarnation_are_both_kept_p2() -> None:
     assert (made.destroyed, made.cleaned) == ([], [])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "reason"),
-    [
-        pytest.param({"pool": "other"}, Reason.FOREIGN_NODE, id="another-pool"),
-        pytest.param({"pool": None, "managed": False}, Reason.FOREIGN_NODE, id="unmanaged"),
-        pytest.param({"pool": None}, Reason.UNTAGGED, id="untagged"),
-    ],
+    {
+        "another-pool": ({"pool": "other"}, Reason.FOREIGN_NODE),
+        "unmanaged": ({"pool": None, "managed": False}, Reason.FOREIGN_NODE),
+        "untagged": ({"pool": None}, Reason.UNTAGGED),
+    },
 )
 @pytest.mark.parametrize("state", [CloudState.RUNNING, CloudState.STOPPED])
 def test_what_is_not_tagged_ours_is_never_destroyed_t3_d11(
@@ -304,9 +302,7 @@ def test_an_untagged_node_that_pairs_by_instance_id_is_not_drained_d11() -> None
     assert made.last.pairs.record_of["i-r1"].uuid == "r1"
 
 
-@pytest.mark.parametrize(
-    "held", [pytest.param("i-r1", id="node"), pytest.param("r1", id="its-record")]
-)
+@cases("held", {"node": "i-r1", "its-record": "r1"})
 def test_an_unpaired_node_is_kept_while_it_or_its_record_is_held_c9_d7(held: str) -> None:
     made = unpaired()
     made.flags["holds"] = frozenset({held})
@@ -392,13 +388,13 @@ def test_it_counts_again_once_the_cloud_asked_by_id_has_it_u8(state: CloudState)
     assert verdict(made)[1] is Reason.UNPAIRED_WITHIN_WINDOW
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param({"why": Reason.STALE_SLOT.value}, id="freed-for-its-silence"),
-        pytest.param({"node_id": "i-twin"}, id="its-twin"),
-        pytest.param({"incarnation": "f" * 32}, id="of-another-life"),
-    ],
+    {
+        "freed-for-its-silence": {"why": Reason.STALE_SLOT.value},
+        "its-twin": {"node_id": "i-twin"},
+        "of-another-life": {"incarnation": "f" * 32},
+    },
 )
 def test_only_the_very_node_that_we_destroyed_has_ended_d3(change: dict[str, Any]) -> None:
     made = ended()

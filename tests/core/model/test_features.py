@@ -17,27 +17,26 @@ from nodemanager.core.model.features import (
     shown,
     shown_gres,
 )
+from tests.cases import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     ("constraint", "sets"),
-    [
-        pytest.param("gpu", (("gpu",),), id="one"),
-        pytest.param("gpu&rack1", (("gpu", "rack1"),), id="both"),
-        pytest.param("gpu,rack1", (("gpu", "rack1"),), id="a-comma-is-both"),
-        pytest.param("gpu|rack1", (("gpu",), ("rack1",)), id="either"),
-        pytest.param("[rack1|rack2]", (("rack1",), ("rack2",)), id="one-of-them-for-all-nodes"),
-        pytest.param(
-            "gpu&(rack1|rack2)", (("gpu", "rack1"), ("gpu", "rack2")), id="with-alternatives"
-        ),
-        pytest.param("(a)&instancetype=m5.large", (("a", "instancetype=m5.large"),), id="a-size"),
-        pytest.param("a|a", (("a",),), id="twice"),
-        pytest.param("a|b&c", (("a", "c"), ("b", "c")), id="from-left-to-right"),
-        pytest.param("a&b|c", (("a", "b"), ("c",)), id="or-behind-and"),
-        pytest.param("graphics*4", (("graphics",),), id="counted"),
-        pytest.param("(a&b)*2", (("a", "b"),), id="a-bracket-counted"),
-        pytest.param("[(a|b)*1&(c)*2]", (("a", "c"), ("b", "c")), id="several-counts"),
-    ],
+    {
+        "one": ("gpu", (("gpu",),)),
+        "both": ("gpu&rack1", (("gpu", "rack1"),)),
+        "a-comma-is-both": ("gpu,rack1", (("gpu", "rack1"),)),
+        "either": ("gpu|rack1", (("gpu",), ("rack1",))),
+        "one-of-them-for-all-nodes": ("[rack1|rack2]", (("rack1",), ("rack2",))),
+        "with-alternatives": ("gpu&(rack1|rack2)", (("gpu", "rack1"), ("gpu", "rack2"))),
+        "a-size": ("(a)&instancetype=m5.large", (("a", "instancetype=m5.large"),)),
+        "twice": ("a|a", (("a",),)),
+        "from-left-to-right": ("a|b&c", (("a", "c"), ("b", "c"))),
+        "or-behind-and": ("a&b|c", (("a", "b"), ("c",))),
+        "counted": ("graphics*4", (("graphics",),)),
+        "a-bracket-counted": ("(a&b)*2", (("a", "b"),)),
+        "several-counts": ("[(a|b)*1&(c)*2]", (("a", "c"), ("b", "c"))),
+    },
 )
 def test_a_constraint_is_read_as_its_alternatives(
     constraint: str, sets: tuple[tuple[str, ...], ...]
@@ -76,31 +75,30 @@ def test_counts_of_several_kinds_ask_for_different_nodes() -> None:
     assert not constraint_of("rack1&rack2").counted
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "gres"),
-    [
-        pytest.param("", (), id="none"),
-        pytest.param("gpu", (("gpu", 1),), id="one"),
-        pytest.param("gpu:2", (("gpu", 2),), id="a-count"),
-        pytest.param("gpu:tesla", (("gpu", 1), ("gpu:tesla", 1)), id="a-type"),
-        pytest.param("gres:gpu:tesla:2", (("gpu", 2), ("gpu:tesla", 2)), id="as-22.05"),
-        pytest.param("gres/gpu=3", (("gpu", 3),), id="as-23.11"),
-        pytest.param("gpu:a:1,gpu:b:2", (("gpu", 3), ("gpu:a", 1), ("gpu:b", 2)), id="two-types"),
-        pytest.param("shard:2K(S:0-1)", (("shard", 2048),), id="thousands"),
-        pytest.param("nv-link:2", (("nv-link", 2),), id="a-dash"),
-        pytest.param("lustre:4T", (("lustre", 4 << 40),), id="terabytes"),
-        pytest.param("lustre:4t", (("lustre", 4 << 40),), id="small-letters"),
-        pytest.param(
+    {
+        "none": ("", ()),
+        "one": ("gpu", (("gpu", 1),)),
+        "a-count": ("gpu:2", (("gpu", 2),)),
+        "a-type": ("gpu:tesla", (("gpu", 1), ("gpu:tesla", 1))),
+        "as-22.05": ("gres:gpu:tesla:2", (("gpu", 2), ("gpu:tesla", 2))),
+        "as-23.11": ("gres/gpu=3", (("gpu", 3),)),
+        "two-types": ("gpu:a:1,gpu:b:2", (("gpu", 3), ("gpu:a", 1), ("gpu:b", 2))),
+        "thousands": ("shard:2K(S:0-1)", (("shard", 2048),)),
+        "a-dash": ("nv-link:2", (("nv-link", 2),)),
+        "terabytes": ("lustre:4T", (("lustre", 4 << 40),)),
+        "small-letters": ("lustre:4t", (("lustre", 4 << 40),)),
+        "no-consume": (
             "bandwidth:lustre:no_consume:4G",
             (("bandwidth", 4 << 30), ("bandwidth:lustre", 4 << 30)),
-            id="no-consume",
         ),
-        pytest.param("gpu:a100-sxm", (("gpu", 1), ("gpu:a100-sxm", 1)), id="a-type-with-a-dash"),
-        pytest.param("gpu:1g.5gb:2", (("gpu", 2), ("gpu:1g.5gb", 2)), id="a-share-of-a-card"),
-        pytest.param("gpu:2(IDX:0,2),tape:1", (("gpu", 2), ("tape", 1)), id="notes-with-commas"),
-        pytest.param("cpu=2,gres/gpu:t4=1", (("gpu", 1), ("gpu:t4", 1)), id="beside-cpus"),
-        pytest.param("license/matlab:1,cpu:2", (), id="no-generic-ones"),
-    ],
+        "a-type-with-a-dash": ("gpu:a100-sxm", (("gpu", 1), ("gpu:a100-sxm", 1))),
+        "a-share-of-a-card": ("gpu:1g.5gb:2", (("gpu", 2), ("gpu:1g.5gb", 2))),
+        "notes-with-commas": ("gpu:2(IDX:0,2),tape:1", (("gpu", 2), ("tape", 1))),
+        "beside-cpus": ("cpu=2,gres/gpu:t4=1", (("gpu", 1), ("gpu:t4", 1))),
+        "no-generic-ones": ("license/matlab:1,cpu:2", ()),
+    },
 )
 def test_resources_are_read_with_their_types(text: str, gres: tuple[tuple[str, int], ...]) -> None:
     assert gres_of(text) == gres

@@ -19,6 +19,7 @@ from nodemanager.core.observe.clocks import (
     is_news,
 )
 from nodemanager.core.observe.signs import age_of_nodes, word_of
+from tests.cases import cases
 from tests.core.build import EPOCH, World, record, world
 
 
@@ -43,12 +44,9 @@ def test_no_age_is_told_before_the_clock_was_read_t1() -> None:
     assert made.of_record("r1").reason is Reason.CLOCK_UNKNOWN
 
 
-@pytest.mark.parametrize(
+@cases(
     ("old", "reason"),
-    [
-        pytest.param(599.0, Reason.STALE_SLOT, id="still-fresh"),
-        pytest.param(601.0, Reason.CLOCK_UNKNOWN, id="just-past"),
-    ],
+    {"still-fresh": (599.0, Reason.STALE_SLOT), "just-past": (601.0, Reason.CLOCK_UNKNOWN)},
 )
 def test_a_reading_older_than_poll_stale_after_measures_no_skew_t1(
     old: float, reason: Reason
@@ -61,7 +59,7 @@ def test_a_reading_older_than_poll_stale_after_measures_no_skew_t1(
     assert made.of_record("r1").reason is reason
 
 
-@pytest.mark.parametrize("jump", [pytest.param(61.0, id="ahead"), pytest.param(-61.0, id="back")])
+@cases("jump", {"ahead": 61.0, "back": -61.0})
 def test_a_jump_stops_cleans_until_three_polls_agree_t1(jump: float) -> None:
     made = gone(quiet=20_000.0)
     made.store_step += jump
@@ -109,13 +107,13 @@ def test_a_clock_set_wrong_and_right_again_leaves_later_ages_right_t1() -> None:
     assert made.of_record("r1").reason is Reason.STALE_SLOT
 
 
-@pytest.mark.parametrize(
+@cases(
     ("stamp", "age"),
-    [
-        pytest.param(500.0, 100.0, id="before-the-jump"),
-        pytest.param(10_250.0, 50.0, id="after-it"),
-        pytest.param(10_400.0, -100.0, id="in-the-future"),
-    ],
+    {
+        "before-the-jump": (500.0, 100.0),
+        "after-it": (10_250.0, 50.0),
+        "in-the-future": (10_400.0, -100.0),
+    },
 )
 def test_an_age_counts_from_the_jump_at_the_earliest_t1(stamp: float, age: float) -> None:
     """Ahead by 7200 s from 3000 on."""
@@ -284,14 +282,14 @@ def test_without_a_step_a_restart_changes_nothing_r3() -> None:
     assert made.of_record("r1").reason is Reason.STALE_SLOT
 
 
-@pytest.mark.parametrize(
+@cases(
     ("moved", "reason"),
-    [
-        pytest.param(0.0, Reason.STALE_SLOT, id="not-moved"),
-        pytest.param(59.0, Reason.STALE_SLOT, id="by-less-than-a-minute"),
-        pytest.param(61.0, Reason.WITHIN_WINDOW, id="ahead"),
-        pytest.param(-61.0, Reason.WITHIN_WINDOW, id="back"),
-    ],
+    {
+        "not-moved": (0.0, Reason.STALE_SLOT),
+        "by-less-than-a-minute": (59.0, Reason.STALE_SLOT),
+        "ahead": (61.0, Reason.WITHIN_WINDOW),
+        "back": (-61.0, Reason.WITHIN_WINDOW),
+    },
 )
 def test_over_another_boot_a_clock_that_moved_against_ours_tells_no_age_t1_r4(
     moved: float, reason: Reason
@@ -347,13 +345,7 @@ def test_a_jump_seen_before_the_journal_could_be_read_is_kept_in_mind_t1_r4(jump
     assert late(kept, *readings).age(1_000_900.0 + min(jump, 0.0), 1400.0) <= 200.0
 
 
-@pytest.mark.parametrize(
-    ("waits", "trusted"),
-    [
-        pytest.param(1, False, id="one-poll-agrees"),
-        pytest.param(2, True, id="three-polls-agree"),
-    ],
-)
+@cases(("waits", "trusted"), {"one-poll-agrees": (1, False), "three-polls-agree": (2, True)})
 def test_a_jump_seen_before_the_journal_could_be_read_waits_for_three_polls_t1_r4(
     waits: int, trusted: bool
 ) -> None:
@@ -541,12 +533,9 @@ def slow_and_right_again(made: World, by: float = 7200.0) -> float:
     return pinged
 
 
-@pytest.mark.parametrize(
+@cases(
     ("later", "reason"),
-    [
-        pytest.param(7100.0, Reason.WITHIN_WINDOW, id="inside-the-window"),
-        pytest.param(7300.0, Reason.STALE_SLOT, id="past-it"),
-    ],
+    {"inside-the-window": (7100.0, Reason.WITHIN_WINDOW), "past-it": (7300.0, Reason.STALE_SLOT)},
 )
 def test_stamps_that_contradict_each_other_count_from_the_runs_first_listing_t1_c3(
     later: float, reason: Reason
@@ -574,16 +563,17 @@ def test_a_life_that_lies_wholly_in_the_slow_time_is_no_older_than_that_t1_c3() 
     assert made.of_record("r2").reason is Reason.STALE_SLOT, "nothing else tells"
 
 
-@pytest.mark.parametrize(
+@cases(
     "shown",
-    [
-        pytest.param({"last_ping_at": -7200.0}, id="older-than-its-first-ping"),
-        pytest.param({"modified_at": -7200.0}, id="written-before-it-was-pinged"),
-        pytest.param(
-            {"modified_at": -7200.0, "first_ping_at": -7200.0, "last_ping_at": -7200.0},
-            id="written-before-its-claim",
-        ),
-    ],
+    {
+        "older-than-its-first-ping": {"last_ping_at": -7200.0},
+        "written-before-it-was-pinged": {"modified_at": -7200.0},
+        "written-before-its-claim": {
+            "modified_at": -7200.0,
+            "first_ping_at": -7200.0,
+            "last_ping_at": -7200.0,
+        },
+    },
 )
 def test_a_later_stamp_that_is_the_lower_one_makes_no_stamp_of_a_run_old_t1(
     shown: dict[str, float],
@@ -600,17 +590,15 @@ def test_a_later_stamp_that_is_the_lower_one_makes_no_stamp_of_a_run_old_t1(
     assert made.of_record("r2").reason is Reason.WITHIN_WINDOW
 
 
-@pytest.mark.parametrize(
+@cases(
     "shown",
-    [
-        pytest.param({"last_ping_at": -559.0}, id="by-less-than-a-minute"),
-        pytest.param({"first_ping_at": -1800.0}, id="adopted-after-its-first-ping"),
-        pytest.param(
-            {"first_ping_at": -1800.0, "last_ping_at": -1700.0}, id="not-pinged-since-its-adoption"
-        ),
-        pytest.param({"first_ping_at": None, "last_ping_at": None}, id="never-pinged"),
-        pytest.param({"claim": None, "first_ping_at": None}, id="no-claim-and-no-first-ping"),
-    ],
+    {
+        "by-less-than-a-minute": {"last_ping_at": -559.0},
+        "adopted-after-its-first-ping": {"first_ping_at": -1800.0},
+        "not-pinged-since-its-adoption": {"first_ping_at": -1800.0, "last_ping_at": -1700.0},
+        "never-pinged": {"first_ping_at": None, "last_ping_at": None},
+        "no-claim-and-no-first-ping": {"claim": None, "first_ping_at": None},
+    },
 )
 def test_stamps_in_an_order_that_may_be_do_not_contradict_each_other_t1(
     shown: dict[str, float | None],

@@ -9,6 +9,7 @@ import pytest
 from nodemanager.core.explain.explain import explain
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState
+from tests.cases import cases
 from tests.core.build import World, node, world
 
 
@@ -84,10 +85,7 @@ def test_a_node_listed_twice_keeps_its_record_and_is_not_destroyed_l4(second: Cl
     assert made.cleaned == []
 
 
-@pytest.mark.parametrize(
-    ("doubled", "aborted"),
-    [pytest.param(5, False, id="five-in-a-hundred"), pytest.param(6, True, id="more")],
-)
+@cases(("doubled", "aborted"), {"five-in-a-hundred": (5, False), "more": (6, True)})
 def test_above_five_percent_no_decision_is_taken_l4(doubled: int, aborted: bool) -> None:
     made = many(50)
     made.nodes.extend(node(f"r{n}") for n in range(doubled))

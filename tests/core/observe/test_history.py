@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, Listing, Tags, WorkerState
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.listing_history import GAPS_KEPT
+from tests.cases import cases
 from tests.core.build import World, claim, incarnation_of, node, world
 
 
@@ -35,12 +35,9 @@ def test_one_sighting_of_absence_is_not_enough_c5() -> None:
     assert reason(made) is Reason.NOT_SETTLED
 
 
-@pytest.mark.parametrize(
+@cases(
     ("listings", "expected"),
-    [
-        pytest.param(3, Reason.NOT_SETTLED, id="one-too-few"),
-        pytest.param(4, Reason.STALE_SLOT, id="enough"),
-    ],
+    {"one-too-few": (3, Reason.NOT_SETTLED), "enough": (4, Reason.STALE_SLOT)},
 )
 def test_absence_needs_absent_listings_complete_listings_c5(
     listings: int, expected: Reason
@@ -53,12 +50,9 @@ def test_absence_needs_absent_listings_complete_listings_c5(
     assert reason(made) is expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("apart", "expected"),
-    [
-        pytest.param(59.0, Reason.NOT_SETTLED, id="just-inside"),
-        pytest.param(60.0, Reason.STALE_SLOT, id="settled"),
-    ],
+    {"just-inside": (59.0, Reason.NOT_SETTLED), "settled": (60.0, Reason.STALE_SLOT)},
 )
 def test_absence_needs_settle_since_its_first_sighting_c5(apart: float, expected: Reason) -> None:
     made = without_node()
@@ -94,12 +88,9 @@ def test_one_sighting_of_the_node_starts_absence_again_c5() -> None:
     assert reason(made) is Reason.NOT_SETTLED
 
 
-@pytest.mark.parametrize(
+@cases(
     ("gap", "expected"),
-    [
-        pytest.param(600.0, Reason.STALE_SLOT, id="at-poll-stale-after"),
-        pytest.param(600.5, Reason.NOT_SETTLED, id="just-past"),
-    ],
+    {"at-poll-stale-after": (600.0, Reason.STALE_SLOT), "just-past": (600.5, Reason.NOT_SETTLED)},
 )
 def test_a_gap_above_poll_stale_after_starts_absence_again_c5(gap: float, expected: Reason) -> None:
     made = without_node()
@@ -114,12 +105,12 @@ def test_a_gap_above_poll_stale_after_starts_absence_again_c5(gap: float, expect
     assert reason(made) is expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limit_s", "expected"),
-    [
-        pytest.param(300.0, Reason.STALE_SLOT, id="listed-often-enough"),
-        pytest.param(299.0, Reason.NOT_SETTLED, id="a-gap-that-is-too-long-now"),
-    ],
+    {
+        "listed-often-enough": (300.0, Reason.STALE_SLOT),
+        "a-gap-that-is-too-long-now": (299.0, Reason.NOT_SETTLED),
+    },
 )
 def test_a_reload_may_find_a_gap_in_an_absence_c5_s6(limit_s: float, expected: Reason) -> None:
     """The count then begins again at the newest listing."""
@@ -146,13 +137,13 @@ def test_an_incomplete_listing_neither_counts_nor_resets_c5() -> None:
     assert reason(made) is Reason.STALE_SLOT
 
 
-@pytest.mark.parametrize(
+@cases(
     "seen",
-    [
-        pytest.param(node("r1"), id="by-tag"),
-        pytest.param(node(id="i-r1", pool=None), id="by-instance-id"),
-        pytest.param(node("r1", state=CloudState.UNKNOWN), id="in-an-unknown-state"),
-    ],
+    {
+        "by-tag": node("r1"),
+        "by-instance-id": node(id="i-r1", pool=None),
+        "in-an-unknown-state": node("r1", state=CloudState.UNKNOWN),
+    },
 )
 def test_a_node_seen_in_an_incomplete_listing_is_seen_c5(seen: object) -> None:
     made = without_node()
@@ -230,16 +221,16 @@ def test_no_record_is_judged_on_a_listing_that_ended_after_the_cloud_listing_beg
     assert reason(made) is Reason.NO_LISTING_ORDER
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cloud_every", "records_every"),
-    [
-        pytest.param(100.0, 10.0, id="slow-cloud"),
-        pytest.param(10.0, 100.0, id="slow-records"),
-        pytest.param(50.0, 50.0, id="in-step"),
-        pytest.param(70.0, 30.0, id="out-of-step"),
-    ],
+    {
+        "slow-cloud": (100.0, 10.0),
+        "slow-records": (10.0, 100.0),
+        "in-step": (50.0, 50.0),
+        "out-of-step": (70.0, 30.0),
+    },
 )
-@pytest.mark.parametrize("took", [pytest.param(1.0, id="quick"), pytest.param(45.0, id="long")])
+@cases("took", {"quick": 1.0, "long": 45.0})
 def test_the_order_of_listings_holds_with_any_poll_times_c6(
     cloud_every: float, records_every: float, took: float
 ) -> None:
@@ -424,10 +415,7 @@ def test_silence_does_not_count_while_the_store_does_not_answer_d8() -> None:
     assert silence(made) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("gap", "counted"),
-    [pytest.param(600.0, 600.0, id="at-the-limit"), pytest.param(600.1, 0.0, id="just-past")],
-)
+@cases(("gap", "counted"), {"at-the-limit": (600.0, 600.0), "just-past": (600.1, 0.0)})
 def test_a_gap_between_answers_above_poll_stale_after_is_not_counted_d8(
     gap: float, counted: float
 ) -> None:
@@ -438,13 +426,13 @@ def test_a_gap_between_answers_above_poll_stale_after_is_not_counted_d8(
     assert silence(made) == counted
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limit_s", "counted"),
-    [
-        pytest.param(500.0, 860.0, id="answered-often-enough"),
-        pytest.param(499.0, 360.0, id="a-gap-that-is-too-long-now"),
-        pytest.param(299.0, 60.0, id="another-one-too"),
-    ],
+    {
+        "answered-often-enough": (500.0, 860.0),
+        "a-gap-that-is-too-long-now": (499.0, 360.0),
+        "another-one-too": (299.0, 60.0),
+    },
 )
 def test_a_reload_may_find_a_gap_in_a_silence_d8_s6(limit_s: float, counted: float) -> None:
     """It then counts from the newest answer after such a gap."""

@@ -8,6 +8,7 @@ import pytest
 
 from nodemanager.core.model.world import CloudNode, CloudState, Record, Tags
 from nodemanager.core.observe.pairing import Pairs, pair
+from tests.cases import cases
 from tests.core.build import EPOCH, POOL, World, claim, node, record, world
 
 NOW = EPOCH + 100_000.0
@@ -33,29 +34,22 @@ def test_tags_pair_without_any_test_of_time_p1() -> None:
     assert "r1" in paired([node("r1", id="x", created_at=None)], [old]).node_of
 
 
-@pytest.mark.parametrize(
+@cases(
     ("one", "rec"),
-    [
-        pytest.param(node("r1", id="x", life=2), record("r1", at=NOW), id="another-incarnation"),
-        pytest.param(node("r1", id="x", pool="other"), record("r1", at=NOW), id="node-of-a-pool"),
-        pytest.param(node("r1"), record("r1", at=NOW, pool="other"), id="record-of-a-pool"),
-        pytest.param(
+    {
+        "another-incarnation": (node("r1", id="x", life=2), record("r1", at=NOW)),
+        "node-of-a-pool": (node("r1", id="x", pool="other"), record("r1", at=NOW)),
+        "record-of-a-pool": (node("r1"), record("r1", at=NOW, pool="other")),
+        "claim-of-a-pool": (
             node("r1"),
             record("r1", at=NOW, pool=None, claim=claim("r1", at=NOW, pool="other")),
-            id="claim-of-a-pool",
         ),
-        pytest.param(node("r1", state=CloudState.TERMINATED), record("r1", at=NOW), id="gone"),
-        pytest.param(node("r1", id="x"), record("r1", at=NOW, claimed=False), id="no-claim"),
-        pytest.param(
-            node("r1", id="x", tags=Tags(POOL, "r1", None)), record("r1", at=NOW), id="no-tag"
-        ),
-        pytest.param(node("r2"), record("r1", at=NOW, hostname="i-r2"), id="only-a-name"),
-        pytest.param(
-            node(id="x", pool=None, addresses=("10.0.0.1",)),
-            record("r1", at=NOW),
-            id="only-an-address",
-        ),
-    ],
+        "gone": (node("r1", state=CloudState.TERMINATED), record("r1", at=NOW)),
+        "no-claim": (node("r1", id="x"), record("r1", at=NOW, claimed=False)),
+        "no-tag": (node("r1", id="x", tags=Tags(POOL, "r1", None)), record("r1", at=NOW)),
+        "only-a-name": (node("r2"), record("r1", at=NOW, hostname="i-r2")),
+        "only-an-address": (node(id="x", pool=None, addresses=("10.0.0.1",)), record("r1", at=NOW)),
+    },
 )
 def test_nothing_less_pairs_p1_t3(one: CloudNode, rec: Record) -> None:
     assert paired([one], [rec]).node_of == {}
@@ -64,14 +58,14 @@ def test_nothing_less_pairs_p1_t3(one: CloudNode, rec: Record) -> None:
 UNTAGGED = node(id="i-r1", pool=None, created_at=NOW - 1000.0)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("first", "unique", "pairs"),
-    [
-        pytest.param(NOW - 1000.0, True, True, id="pinged-at-its-start"),
-        pytest.param(NOW - 1000.1, True, False, id="pinged-before-its-start"),
-        pytest.param(NOW - 500.0, False, False, id="ids-are-used-again"),
-        pytest.param(None, True, False, id="never-pinged"),
-    ],
+    {
+        "pinged-at-its-start": (NOW - 1000.0, True, True),
+        "pinged-before-its-start": (NOW - 1000.1, True, False),
+        "ids-are-used-again": (NOW - 500.0, False, False),
+        "never-pinged": (None, True, False),
+    },
 )
 def test_without_tags_an_instance_id_pairs_where_ids_are_unique_for_ever_p1(
     first: float | None, unique: bool, pairs: bool
@@ -80,12 +74,12 @@ def test_without_tags_an_instance_id_pairs_where_ids_are_unique_for_ever_p1(
     assert ("r1" in paired([UNTAGGED], [rec], ids_unique=unique).node_of) is pairs
 
 
-@pytest.mark.parametrize(
+@cases(
     "one",
-    [
-        pytest.param(node(id="i-r1", pool=None, created_at=None), id="no-launch-time"),
-        pytest.param(node("r9", id="i-r1", created_at=NOW - 1e5), id="tagged-for-another"),
-    ],
+    {
+        "no-launch-time": node(id="i-r1", pool=None, created_at=None),
+        "tagged-for-another": node("r9", id="i-r1", created_at=NOW - 1e5),
+    },
 )
 def test_an_instance_id_pairs_with_no_node_it_may_not_be_p1_p3(one: CloudNode) -> None:
     assert paired([one], [record("r1", at=NOW)]).node_of == {}

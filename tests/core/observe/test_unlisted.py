@@ -18,6 +18,7 @@ from nodemanager.core.observe.history import explained
 from nodemanager.core.observe.snapshot import Expected, Flight
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.safety import breaker as breakers
+from tests.cases import cases
 from tests.core.build import World, claim, deny, in_vain, node, pinging_round, world
 
 
@@ -213,14 +214,14 @@ def test_another_lifes_node_found_by_tag_is_not_its_own():
     assert made.of_record("r1").reason is Reason.PINGING_UNLISTED
 
 
-@pytest.mark.parametrize(
+@cases(
     "flag",
-    [
-        pytest.param({"record_flights": {"r1": Flight("shutdown", 1.0)}}, id="record-in-flight"),
-        pytest.param({"node_flights": {"i-r1": Flight("shutdown:bad", 1.0)}}, id="node-in-flight"),
-        pytest.param({"gone": {"i-r1": 1.0}}, id="destroyed-by-us"),
-        pytest.param({"touched": {"r1": 1.0}}, id="just-ended"),
-    ],
+    {
+        "record-in-flight": {"record_flights": {"r1": Flight("shutdown", 1.0)}},
+        "node-in-flight": {"node_flights": {"i-r1": Flight("shutdown:bad", 1.0)}},
+        "destroyed-by-us": {"gone": {"i-r1": 1.0}},
+        "just-ended": {"touched": {"r1": 1.0}},
+    },
 )
 def test_our_own_doing_is_no_riddle(flag: dict[str, object]):
     made, _ = hidden()
@@ -288,13 +289,13 @@ def test_a_node_that_is_there_counts_and_one_that_is_not_does_not():
     assert made.plan().boots == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("room", "booted", "why"),
-    [
-        pytest.param({"max_nodes": 1}, 0, Reason.AT_MAX_NODES, id="max-nodes"),
-        pytest.param({"max_total_price": 0.15}, 0, Reason.AT_MAX_PRICE, id="price"),
-        pytest.param({"max_nodes": 2, "max_total_price": 0.25}, 1, None, id="room-for-both"),
-    ],
+    {
+        "max-nodes": ({"max_nodes": 1}, 0, Reason.AT_MAX_NODES),
+        "price": ({"max_total_price": 0.15}, 0, Reason.AT_MAX_PRICE),
+        "room-for-both": ({"max_nodes": 2, "max_total_price": 0.25}, 1, None),
+    },
 )
 def test_a_node_that_lost_our_tags_serves_nobody_and_costs_what_it_did_d11(
     room: dict[str, Any], booted: int, why: Reason | None
@@ -343,15 +344,13 @@ def test_what_the_pinger_says_of_itself_is_no_evidence_p6_c2(says: WorkerState) 
     assert made.cleaned == ["r1"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "how"),
-    [
-        pytest.param({}, {"by_id": False}, id="its-id-was-never-answered"),
-        pytest.param({}, {"by_tag": False}, id="its-tag-was-never-answered"),
-        pytest.param(
-            {"claimed": False, "instance_id": None}, {}, id="nothing-but-the-tag-it-never-bore"
-        ),
-    ],
+    {
+        "its-id-was-never-answered": ({}, {"by_id": False}),
+        "its-tag-was-never-answered": ({}, {"by_tag": False}),
+        "nothing-but-the-tag-it-never-bore": ({"claimed": False, "instance_id": None}, {}),
+    },
 )
 def test_a_pinger_is_kept_until_all_there_is_to_ask_by_denies_it_p6(
     fields: dict[str, object], how: dict[str, bool]
@@ -392,13 +391,7 @@ def test_a_sighting_or_a_gap_breaks_the_denials_p6(seen: str) -> None:
     assert freed_after > 1150.0
 
 
-@pytest.mark.parametrize(
-    "late",
-    [
-        pytest.param({"id_late": 601.0}, id="by-id"),
-        pytest.param({"tag_late": 601.0}, id="by-tag"),
-    ],
-)
+@cases("late", {"by-id": {"id_late": 601.0}, "by-tag": {"tag_late": 601.0}})
 def test_a_denial_is_as_old_as_its_question_p6(late: dict[str, float]) -> None:
     """Its answer came late, or waited while we stood still: the cloud may have said it long ago."""
     made = in_vain()
@@ -428,12 +421,9 @@ def test_a_gap_between_denials_is_counted_from_the_question_p6() -> None:
     assert freed_after > 1150.0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limit_s", "is_broken"),
-    [
-        pytest.param(400.0, False, id="all-of-them-near-enough"),
-        pytest.param(300.0, True, id="two-of-them-too-far-apart"),
-    ],
+    {"all-of-them-near-enough": (400.0, False), "two-of-them-too-far-apart": (300.0, True)},
 )
 def test_a_reload_may_find_the_denials_too_far_apart_p6_s6(limit_s: float, is_broken: bool) -> None:
     """They were near enough by the settings then; it is the new ones that hold now."""
@@ -623,14 +613,14 @@ def test_what_was_created_for_another_life_of_its_record_is_not_asked_for_d13():
     assert made.last.ask == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     "tags",
-    [
-        pytest.param(NO_TAGS, id="none"),
-        pytest.param(node("r2").tags, id="another record's"),
-        pytest.param(node("r1", life=2).tags, id="another life's"),
-        pytest.param(node("r1", pool="other").tags, id="another pool's"),
-    ],
+    {
+        "none": NO_TAGS,
+        "another record's": node("r2").tags,
+        "another life's": node("r1", life=2).tags,
+        "another pool's": node("r1", pool="other").tags,
+    },
 )
 def test_one_without_our_tags_is_not_destroyed_d11_d13(tags: Tags):
     made, born = overdue()
@@ -725,19 +715,19 @@ def test_time_in_which_the_store_did_not_answer_is_no_silence_d8_d13():
     assert made.last.ask_tagged == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flags", "expected"),
-    [
-        pytest.param({"lease": False}, [], id="lease"),
-        pytest.param({"pool_marks": {PAUSE: Mark("me", 0.0)}}, [], id="pause"),
-        pytest.param({"read_only": "another store"}, [], id="read only"),
-        pytest.param({"holds": frozenset({"i-r1"})}, [], id="its hold"),
-        pytest.param({"holds": frozenset({"r1"})}, [], id="its record's hold"),
-        pytest.param({"destroyed_lately": 5}, [], id="cap"),
-        pytest.param({"destroyed_lately": 4}, ["i-r1"], id="just below the cap"),
-        pytest.param({"record_flights": {"r1": Flight("clean", 0.0)}}, [], id="in flight"),
-        pytest.param({"gone": {"i-r1": 1e9}}, [], id="gone"),
-    ],
+    {
+        "lease": ({"lease": False}, []),
+        "pause": ({"pool_marks": {PAUSE: Mark("me", 0.0)}}, []),
+        "read only": ({"read_only": "another store"}, []),
+        "its hold": ({"holds": frozenset({"i-r1"})}, []),
+        "its record's hold": ({"holds": frozenset({"r1"})}, []),
+        "cap": ({"destroyed_lately": 5}, []),
+        "just below the cap": ({"destroyed_lately": 4}, ["i-r1"]),
+        "in flight": ({"record_flights": {"r1": Flight("clean", 0.0)}}, []),
+        "gone": ({"gone": {"i-r1": 1e9}}, []),
+    },
 )
 def test_what_forbids_any_shutdown_forbids_this_one_d9_d13(
     flags: dict[str, Any], expected: list[str]
@@ -792,17 +782,17 @@ def test_one_that_the_last_look_found_alive_goes_as_if_it_were_listed_d13():
     assert made.last.ask == ("i-r1",)
 
 
-@pytest.mark.parametrize(
+@cases(
     "found",
-    [
-        pytest.param({"tags": NO_TAGS}, id="no-tags-d11"),
-        pytest.param({"tags": node("r1", life=2).tags}, id="another-life"),
-        pytest.param({"tags": node("r2").tags}, id="another-records"),
-        pytest.param({"tags": node("r1", pool="other").tags}, id="another-pools"),
-        pytest.param({"state": CloudState.TERMINATED}, id="terminated"),
-        pytest.param({"created_at": None}, id="no-launch-time-d1"),
-        pytest.param({"held": True}, id="held-c9"),
-    ],
+    {
+        "no-tags-d11": {"tags": NO_TAGS},
+        "another-life": {"tags": node("r1", life=2).tags},
+        "another-records": {"tags": node("r2").tags},
+        "another-pools": {"tags": node("r1", pool="other").tags},
+        "terminated": {"state": CloudState.TERMINATED},
+        "no-launch-time-d1": {"created_at": None},
+        "held-c9": {"held": True},
+    },
 )
 def test_it_stays_where_it_would_if_it_were_listed_d13(found: dict[str, Any]):
     made, born = silenced()
@@ -957,13 +947,9 @@ def test_a_created_node_that_is_listed_or_pings_is_not_remembered_for_its_id_d13
     assert not kept(made, one)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("by_wall", "age"),
-    [
-        pytest.param(-90.0, 0.0, id="set-back"),
-        pytest.param(90.0, 90.0, id="right"),
-        pytest.param(90_000.0, None, id="set-ahead"),
-    ],
+    {"set-back": (-90.0, 0.0), "right": (90.0, 90.0), "set-ahead": (90_000.0, None)},
 )
 def test_a_node_that_a_former_run_created_is_never_older_than_its_waiting_claim_p1a(
     by_wall: float, age: float | None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from nodemanager.core.execute.adopt import confirm_adoption, order_adoption
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import CloudState, Tags
@@ -20,6 +18,7 @@ from nodemanager.core.operate.backlog import (
     node_status,
     node_version,
 )
+from tests.cases import cases
 from tests.core.build import POOL, World, incarnation_of, node, world
 
 
@@ -80,74 +79,62 @@ def test_a_stopped_node_is_told_to_end_soon_once_it_is_ours_d1() -> None:
     assert "shut down after 60 s" in str(alone.then)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("happens", "stand", "reason"),
-    [
-        pytest.param(lambda made: None, ItemState.HELD, Reason.UNTAGGED, id="unchanged"),
-        pytest.param(
+    {
+        "unchanged": (lambda made: None, ItemState.HELD, Reason.UNTAGGED),
+        "another-state": (
             lambda made: made.change_node("i-r1", state=CloudState.PENDING),
             ItemState.HELD,
             Reason.UNTAGGED,
-            id="another-state",
         ),
-        pytest.param(
-            lambda made: made.drop_node("i-r1"), ItemState.CHANGED, Reason.NODE_ABSENT, id="gone"
-        ),
-        pytest.param(
+        "gone": (lambda made: made.drop_node("i-r1"), ItemState.CHANGED, Reason.NODE_ABSENT),
+        "terminated": (
             lambda made: made.change_node("i-r1", state=CloudState.TERMINATED),
             ItemState.CHANGED,
             Reason.NODE_ABSENT,
-            id="terminated",
         ),
-        pytest.param(
+        "another-launch": (
             lambda made: made.change_node("i-r1", created_at=1.0),
             ItemState.CHANGED,
             Reason.CHANGED_SINCE_PLAN,
-            id="another-launch",
         ),
-        pytest.param(
+        "renamed": (
             lambda made: made.change_node("i-r1", name="other"),
             ItemState.CHANGED,
             Reason.CHANGED_SINCE_PLAN,
-            id="renamed",
         ),
-        pytest.param(
+        "another-pools-by-now": (
             lambda made: made.change_node("i-r1", tags=Tags("other")),
             ItemState.CHANGED,
             Reason.OTHER_POOL,
-            id="another-pools-by-now",
         ),
-        pytest.param(
+        "ours-already": (
             lambda made: made.change_node("i-r1", tags=Tags(POOL)),
             ItemState.DONE,
             Reason.ADOPTED,
-            id="ours-already",
         ),
-        pytest.param(
+        "on-hold": (
             lambda made: made.flags.__setitem__("holds", frozenset({"i-r1"})),
             ItemState.CHANGED,
             Reason.HELD,
-            id="on-hold",
         ),
-        pytest.param(
+        "unreadable": (
             lambda made: made.change_node("i-r1", problems=("tags can't be read",)),
             ItemState.CHANGED,
             Reason.UNREADABLE,
-            id="unreadable",
         ),
-        pytest.param(
+        "its-record-names-it-no-more": (
             lambda made: made.change("r1", instance_id=None),
             ItemState.CHANGED,
             Reason.PAIR_UNPROVEN,
-            id="its-record-names-it-no-more",
         ),
-        pytest.param(
+        "its-record-pinged-before-it-was-launched": (
             lambda made: made.change("r1", first_ping_at=made.ago(5000.0)),
             ItemState.CHANGED,
             Reason.PAIR_UNPROVEN,
-            id="its-record-pinged-before-it-was-launched",
         ),
-    ],
+    },
 )
 def test_a_node_stands_as_the_newest_listing_says(
     happens: Any, stand: ItemState, reason: Reason
@@ -172,13 +159,13 @@ def test_where_ids_come_again_no_pair_is_proven_p1() -> None:
     assert node_status(item(made, "i-r1"), seen_in(made), POOL).state is ItemState.HELD
 
 
-@pytest.mark.parametrize(
+@cases(
     ("claimed", "record", "tags"),
-    [
-        pytest.param(False, "r1", Tags(POOL), id="a-record-without-a-claim"),
-        pytest.param(True, "r1", Tags(POOL, "r1", incarnation_of("r1")), id="with-a-claim"),
-        pytest.param(True, "", Tags(POOL), id="no-record-named"),
-    ],
+    {
+        "a-record-without-a-claim": (False, "r1", Tags(POOL)),
+        "with-a-claim": (True, "r1", Tags(POOL, "r1", incarnation_of("r1"))),
+        "no-record-named": (True, "", Tags(POOL)),
+    },
 )
 def test_the_records_tag_goes_on_only_with_the_incarnation_that_proves_it_p1(
     claimed: bool, record: str, tags: Tags
@@ -189,9 +176,7 @@ def test_the_records_tag_goes_on_only_with_the_incarnation_that_proves_it_p1(
     assert order.tags == tags
 
 
-@pytest.mark.parametrize(
-    "claimed", [pytest.param(True, id="claim"), pytest.param(False, id="none")]
-)
+@cases("claimed", {"claim": True, "none": False})
 def test_an_adopted_node_stays_paired_with_its_record_and_is_not_shut_down_p1_d7(
     claimed: bool,
 ) -> None:
@@ -210,19 +195,19 @@ def test_a_node_without_a_record_is_shut_down_once_it_is_adopted_and_never_befor
     assert passed(made, 40) == {"i-alone"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "flags", "reason"),
-    [
-        pytest.param({}, {}, Reason.ADOPTED, id="as-it-was"),
-        pytest.param({"tags": Tags("other")}, {}, Reason.OTHER_POOL, id="another-pools"),
-        pytest.param({"name": "other"}, {}, Reason.CHANGED_SINCE_PLAN, id="renamed"),
-        pytest.param({"held": True}, {}, Reason.HELD, id="held-in-the-cloud"),
-        pytest.param({"state": CloudState.TERMINATED}, {}, Reason.NODE_ABSENT, id="terminated"),
-        pytest.param({}, {"lease": False}, Reason.NO_LEASE, id="no-lease"),
-        pytest.param({}, {"read_only": "another"}, Reason.READ_ONLY, id="read-only"),
-        pytest.param({}, {"holds": frozenset({"i-r1"})}, Reason.HELD, id="hold"),
-        pytest.param({}, {"now": 1e9}, Reason.ORDER_EXPIRED, id="late"),
-    ],
+    {
+        "as-it-was": ({}, {}, Reason.ADOPTED),
+        "another-pools": ({"tags": Tags("other")}, {}, Reason.OTHER_POOL),
+        "renamed": ({"name": "other"}, {}, Reason.CHANGED_SINCE_PLAN),
+        "held-in-the-cloud": ({"held": True}, {}, Reason.HELD),
+        "terminated": ({"state": CloudState.TERMINATED}, {}, Reason.NODE_ABSENT),
+        "no-lease": ({}, {"lease": False}, Reason.NO_LEASE),
+        "read-only": ({}, {"read_only": "another"}, Reason.READ_ONLY),
+        "hold": ({}, {"holds": frozenset({"i-r1"})}, Reason.HELD),
+        "late": ({}, {"now": 1e9}, Reason.ORDER_EXPIRED),
+    },
 )
 def test_the_last_look_adopts_only_what_is_as_it_was(
     changes: dict[str, Any], flags: dict[str, Any], reason: Reason

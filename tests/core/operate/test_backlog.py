@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from nodemanager.core.model.annotations import PAUSE, Mark
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Reason
@@ -28,6 +26,7 @@ from nodemanager.core.operate.backlog import (
     statuses,
 )
 from nodemanager.core.safety.breaker import opened
+from tests.cases import cases
 from tests.core.build import START, World, cleaned, world
 
 YEAR_S = 31_557_600.0
@@ -105,51 +104,38 @@ def test_an_open_breaker_keeps_what_is_held_back_in_the_plan_b2() -> None:
     assert {one.status.state for one in proposed} == {ItemState.WAITS}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("happens", "stand", "reason"),
-    [
-        pytest.param(lambda made: None, ItemState.HELD, Reason.BACKLOG_HELD, id="unchanged"),
-        pytest.param(
+    {
+        "unchanged": (lambda made: None, ItemState.HELD, Reason.BACKLOG_HELD),
+        "written-to": (
             lambda made: made.change("r00", hostname="other"),
             ItemState.CHANGED,
             Reason.CHANGED_SINCE_PLAN,
-            id="written-to",
         ),
-        pytest.param(
-            lambda made: made.records.pop(0), ItemState.CHANGED, Reason.RECORD_GONE, id="deleted"
-        ),
-        pytest.param(
-            lambda made: made.ping("r00"), ItemState.CHANGED, Reason.CHANGED_SINCE_PLAN, id="pinged"
-        ),
-        pytest.param(
+        "deleted": (lambda made: made.records.pop(0), ItemState.CHANGED, Reason.RECORD_GONE),
+        "pinged": (lambda made: made.ping("r00"), ItemState.CHANGED, Reason.CHANGED_SINCE_PLAN),
+        "freed": (
             lambda made: made.records.__setitem__(
                 0, cleaned("r00", at=made.store_now, version="v2")
             ),
             ItemState.DONE,
             Reason.HOLDS_NOTHING,
-            id="freed",
         ),
-        pytest.param(
+        "on-hold": (
             lambda made: made.flags.__setitem__("holds", frozenset({"r00"})),
             ItemState.CHANGED,
             Reason.HELD,
-            id="on-hold",
         ),
-        pytest.param(
-            lambda made: made.add_node("r00"),
-            ItemState.CHANGED,
-            Reason.PAIRED,
-            id="node-listed",
-        ),
-        pytest.param(
+        "node-listed": (lambda made: made.add_node("r00"), ItemState.CHANGED, Reason.PAIRED),
+        "in-flight": (
             lambda made: made.flags.__setitem__(
                 "record_flights", {"r00": Flight("clean", made.now)}
             ),
             ItemState.WAITS,
             Reason.IN_FLIGHT,
-            id="in-flight",
         ),
-    ],
+    },
 )
 def test_an_item_stands_as_the_newest_decision_says_s5(
     happens: Any, stand: ItemState, reason: Reason
@@ -186,15 +172,15 @@ def test_an_item_given_twice_is_counted_once() -> None:
     assert len(standing(made, item("r00"), item("r00"))) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "dry_run", "refused"),
-    [
-        pytest.param({}, False, None, id="ours"),
-        pytest.param({}, True, "--dry-run", id="dry-run"),
-        pytest.param({"pool": "other"}, False, "pool other", id="pool"),
-        pytest.param({"store": "other"}, False, "store other", id="store"),
-        pytest.param({"account": "other"}, False, "made from other", id="account"),
-    ],
+    {
+        "ours": ({}, False, None),
+        "dry-run": ({}, True, "--dry-run"),
+        "pool": ({"pool": "other"}, False, "pool other"),
+        "store": ({"store": "other"}, False, "store other"),
+        "account": ({"account": "other"}, False, "made from other"),
+    },
 )
 def test_a_plan_is_for_one_pool_store_and_account_l5_s3(
     changes: dict[str, Any], dry_run: bool, refused: str | None
@@ -211,14 +197,14 @@ def test_nothing_is_applied_before_cloud_and_store_are_known_l5() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     "flags",
-    [
-        pytest.param({"lease": False}, id="no-lease-l6"),
-        pytest.param({"read_only": "another account"}, id="read-only-l5"),
-        pytest.param({"pool_marks": {PAUSE: Mark("eve", 0.0)}}, id="paused-o4"),
-        pytest.param({"now": START + 100_000.0}, id="old-polls-c7"),
-    ],
+    {
+        "no-lease-l6": {"lease": False},
+        "read-only-l5": {"read_only": "another account"},
+        "paused-o4": {"pool_marks": {PAUSE: Mark("eve", 0.0)}},
+        "old-polls-c7": {"now": START + 100_000.0},
+    },
 )
 def test_what_forbids_every_free_makes_no_item_changed_but_waits_s5(flags: dict[str, Any]) -> None:
     made = leaky()

@@ -21,6 +21,7 @@ from nodemanager.core.operate.naming import Known, Named
 from nodemanager.core.operate.replies import Command, Reply, Result, lacks_reason
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
+from tests.cases import cases
 from tests.core.build import EPOCH, START, World, incarnation_of, node, pinging_round, world
 
 MARK = Mark("ann", EPOCH + START, "new image", incarnation_of("r1"))
@@ -72,13 +73,9 @@ def test_what_may_be_broken_by_name_is_not_refused(rule: str) -> None:
     assert commands.forcing((rule,), ANN) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("by", "reason"),
-    [
-        pytest.param("", "it burned", id="nobody"),
-        pytest.param("  ", "it burned", id="blanks"),
-        pytest.param("ann", "", id="no-reason"),
-    ],
+    {"nobody": ("", "it burned"), "blanks": ("  ", "it burned"), "no-reason": ("ann", "")},
 )
 def test_a_force_that_nobody_stands_for_is_refused(by: str, reason: str) -> None:
     """The proof does not take it either (O3, N9)."""
@@ -100,17 +97,17 @@ def test_no_other_rule_may_be_broken_and_the_refusal_says_which_may(rule: str) -
     assert all(one in said.text for one in FORCIBLE)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("command", "lacks"),
-    [
-        pytest.param(Command(Verb.KILL, "ann", id="i-1"), True, id="kill"),
-        pytest.param(Command(Verb.KILL, "ann", "it hangs", id="i-1"), False, id="kill-for-one"),
-        pytest.param(Command(Verb.PAUSE, "ann"), True, id="pause"),
-        pytest.param(Command(Verb.CLEAN, "ann", id="r1", forced=("C3",)), True, id="forced-clean"),
-        pytest.param(Command(Verb.CLEAN, "ann", id="r1"), False, id="clean"),
-        pytest.param(Command(Verb.DRAIN, "ann", id="i-1"), False, id="drain"),
-        pytest.param(Command(Verb.RESUME, "ann"), False, id="resume"),
-    ],
+    {
+        "kill": (Command(Verb.KILL, "ann", id="i-1"), True),
+        "kill-for-one": (Command(Verb.KILL, "ann", "it hangs", id="i-1"), False),
+        "pause": (Command(Verb.PAUSE, "ann"), True),
+        "forced-clean": (Command(Verb.CLEAN, "ann", id="r1", forced=("C3",)), True),
+        "clean": (Command(Verb.CLEAN, "ann", id="r1"), False),
+        "drain": (Command(Verb.DRAIN, "ann", id="i-1"), False),
+        "resume": (Command(Verb.RESUME, "ann"), False),
+    },
 )
 def test_what_is_only_done_for_a_reason(command: Command, lacks: bool) -> None:
     assert (lacks_reason(command) is not None) is lacks
@@ -219,12 +216,12 @@ def test_a_node_that_is_not_listed_yet_is_not_taken_for_gone() -> None:
         assert (said.result, said.rule) == (Result.REFUSED, "P4")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("held", "kills", "drains"),
-    [
-        pytest.param(False, (Result.DONE, None), (Result.DONE, None), id="free"),
-        pytest.param(True, (Result.REFUSED, "C9"), (Result.REFUSED, "C9"), id="held"),
-    ],
+    {
+        "free": (False, (Result.DONE, None), (Result.DONE, None)),
+        "held": (True, (Result.REFUSED, "C9"), (Result.REFUSED, "C9")),
+    },
 )
 def test_an_unlisted_node_that_the_cloud_has_is_not_taken_for_gone(
     held: bool, kills: tuple[Result, str | None], drains: tuple[Result, str | None]
@@ -320,17 +317,17 @@ def _lacked(made: World) -> None:
     made.poll_records([])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("happens", "rule"),
-    [
-        pytest.param(_touched, "C8 changed_since_listing", id="touched-by-us"),
-        pytest.param(_changed, "C6 changed_since_listing", id="another-version"),
-        pytest.param(_lacked, "C6 changed_since_listing", id="lacked"),
-        pytest.param(_unreadable, "T7 unreadable", id="unreadable"),
-        pytest.param(_others, "C0 other_pool", id="anothers"),
-        pytest.param(_read_only, "L5 read_only", id="read-only"),
-        pytest.param(_unleased, "L6 no_lease", id="no-lease"),
-    ],
+    {
+        "touched-by-us": (_touched, "C8 changed_since_listing"),
+        "another-version": (_changed, "C6 changed_since_listing"),
+        "lacked": (_lacked, "C6 changed_since_listing"),
+        "unreadable": (_unreadable, "T7 unreadable"),
+        "anothers": (_others, "C0 other_pool"),
+        "read-only": (_read_only, "L5 read_only"),
+        "no-lease": (_unleased, "L6 no_lease"),
+    },
 )
 def test_a_refused_clean_names_the_rule_of_the_check_that_objects(
     happens: Callable[[World], None], rule: str

@@ -8,6 +8,7 @@ import pytest
 
 from nodemanager.core.model.scheduling import SEAT
 from nodemanager.core.operate.naming import AmbiguousIdError, Known, Named, UnknownIdError
+from tests.cases import cases
 from tests.core.build import EPOCH, World, cleaned, node, world
 
 PAIR = Named("r1", "i-r1", "r1")
@@ -30,21 +31,21 @@ def find(made: World, given: str, *others: str) -> Named:
     return Known(made.history, made.last.pairs, frozenset(others)).find(given)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "expected"),
-    [
-        pytest.param("r1", PAIR, id="a-record"),
-        pytest.param("i-r1", BY_NODE, id="a-node"),
-        pytest.param("worker-a", BY_NODE, id="a-node-s-own-name"),
-        pytest.param("compute1", PAIR, id="a-hostname"),
-        pytest.param("1", PAIR, id="a-slot"),
-        pytest.param("r2", LEAK, id="a-record-whose-node-is-gone"),
-        pytest.param("i-r2", Named("i-r2", "i-r2", "r2"), id="the-node-that-is-gone"),
-        pytest.param("i-lone", Named("i-lone", "i-lone"), id="a-node-without-a-record"),
-        pytest.param("worker-b", Named("i-lone", "i-lone"), id="its-name"),
-        pytest.param("i-lo", Named("i-lone", "i-lone"), id="the-beginning-of-an-id"),
-        pytest.param("vol-9", Named("vol-9", "vol-9"), id="a-leftover"),
-    ],
+    {
+        "a-record": ("r1", PAIR),
+        "a-node": ("i-r1", BY_NODE),
+        "a-node-s-own-name": ("worker-a", BY_NODE),
+        "a-hostname": ("compute1", PAIR),
+        "a-slot": ("1", PAIR),
+        "a-record-whose-node-is-gone": ("r2", LEAK),
+        "the-node-that-is-gone": ("i-r2", Named("i-r2", "i-r2", "r2")),
+        "a-node-without-a-record": ("i-lone", Named("i-lone", "i-lone")),
+        "its-name": ("worker-b", Named("i-lone", "i-lone")),
+        "the-beginning-of-an-id": ("i-lo", Named("i-lone", "i-lone")),
+        "a-leftover": ("vol-9", Named("vol-9", "vol-9")),
+    },
 )
 def test_each_kind_of_name_names_one_thing(given: str, expected: Named) -> None:
     assert find(pair_and_leak(), given, "vol-9", "i-r1") == expected

@@ -28,6 +28,7 @@ from nodemanager.errors import (
     SpotQuotaExceeded,
     Throttled,
 )
+from tests.cases import cases
 from tests.core.build import (
     LARGE,
     POOL,
@@ -69,23 +70,23 @@ def unasked(**settings: Any) -> World:
 # Matching.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("job", "size"),
-    [
-        pytest.param(Job("j"), "small", id="anything"),
-        pytest.param(Job("j", cores=2), "small", id="cores-just-enough"),
-        pytest.param(Job("j", cores=3), "large", id="cores"),
-        pytest.param(Job("j", ram_mb=3800), "small", id="ram-as-scaled"),
-        pytest.param(Job("j", ram_mb=3801), "large", id="ram-past-its-scaling"),
-        pytest.param(Job("j", scratch_mb=10_001), "large", id="scratch"),
-        pytest.param(Job("j", instance_type="t.large"), "large", id="by-type"),
-        pytest.param(Job("j", instance_type="large"), "large", id="by-name"),
-        pytest.param(Job("j", instance_type="any"), "any/t.b", id="by-group-the-cheapest"),
-        pytest.param(Job("j", cores=3, instance_type="any"), "any/t.a", id="by-group-that-fits"),
-        pytest.param(Job("j", preemptible=True), "spot", id="preemptible-is-cheapest"),
-        pytest.param(Job("j", cores=17), None, id="too-many-cores"),
-        pytest.param(Job("j", instance_type="t.none"), None, id="no-such-type"),
-    ],
+    {
+        "anything": (Job("j"), "small"),
+        "cores-just-enough": (Job("j", cores=2), "small"),
+        "cores": (Job("j", cores=3), "large"),
+        "ram-as-scaled": (Job("j", ram_mb=3800), "small"),
+        "ram-past-its-scaling": (Job("j", ram_mb=3801), "large"),
+        "scratch": (Job("j", scratch_mb=10_001), "large"),
+        "by-type": (Job("j", instance_type="t.large"), "large"),
+        "by-name": (Job("j", instance_type="large"), "large"),
+        "by-group-the-cheapest": (Job("j", instance_type="any"), "any/t.b"),
+        "by-group-that-fits": (Job("j", cores=3, instance_type="any"), "any/t.a"),
+        "preemptible-is-cheapest": (Job("j", preemptible=True), "spot"),
+        "too-many-cores": (Job("j", cores=17), None),
+        "no-such-type": (Job("j", instance_type="t.none"), None),
+    },
 )
 def test_a_job_gets_the_cheapest_size_that_has_it_all(job: Job, size: str | None) -> None:
     found = size_for(job, by_price([LARGE, SPOT, SMALL, *ANY]), Settings(pool=POOL))
@@ -98,13 +99,13 @@ def test_sizes_go_by_price_the_unpriced_last_and_equal_ones_as_written_s4() -> N
     assert names == ["any/z", "any/a", "any/m", "large", "free", "unknown"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("ram", "size"),
-    [
-        pytest.param({"ram_mb": 128}, None, id="as-scaled"),
-        pytest.param({"ram_mb": 128, "ram_is_given": True}, "one", id="as-the-file-gives-it"),
-        pytest.param({"ram_mb": 0}, "one", id="unknown"),
-    ],
+    {
+        "as-scaled": ({"ram_mb": 128}, None),
+        "as-the-file-gives-it": ({"ram_mb": 128, "ram_is_given": True}, "one"),
+        "unknown": ({"ram_mb": 0}, "one"),
+    },
 )
 def test_memory_is_scaled_unless_the_file_gives_it_and_unknown_memory_fits_n14(
     ram: dict[str, Any], size: str | None
@@ -120,14 +121,14 @@ def test_unknown_scratch_space_fits_every_job_n14() -> None:
     assert size_for(Job("j", scratch_mb=5000), (bare,), Settings(pool=POOL)) is bare
 
 
-@pytest.mark.parametrize(
+@cases(
     ("job", "sizes", "size"),
-    [
-        pytest.param(Job("j"), (SPOT, SMALL), "small", id="ordinary"),
-        pytest.param(Job("j", preemptible=True), (SPOT, SMALL), "spot", id="preemptible"),
-        pytest.param(Job("j"), (SPOT,), "spot", id="ordinary-and-nothing-else-fits"),
-        pytest.param(Job("j", instance_type="spot"), (SPOT, SMALL), "spot", id="by-name"),
-    ],
+    {
+        "ordinary": (Job("j"), (SPOT, SMALL), "small"),
+        "preemptible": (Job("j", preemptible=True), (SPOT, SMALL), "spot"),
+        "ordinary-and-nothing-else-fits": (Job("j"), (SPOT,), "spot"),
+        "by-name": (Job("j", instance_type="spot"), (SPOT, SMALL), "spot"),
+    },
 )
 def test_an_ordinary_job_gets_a_preemptible_size_only_where_no_other_fits_n14(
     job: Job, sizes: tuple[Size, ...], size: str
@@ -183,26 +184,22 @@ def unsatisfiable(made: World) -> dict[str, Reason]:
     return {one.id: one.reason for one in made.wants.unsatisfiable}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("job", "settings", "reason"),
-    [
-        pytest.param(Job("j", cores=99), {}, Reason.NO_FITTING_SIZE, id="no-size-fits"),
-        pytest.param(
-            Job("j", count=12), {"max_nodes": 4}, Reason.JOB_OVER_MAX_NODES, id="max-nodes"
-        ),
-        pytest.param(
+    {
+        "no-size-fits": (Job("j", cores=99), {}, Reason.NO_FITTING_SIZE),
+        "max-nodes": (Job("j", count=12), {"max_nodes": 4}, Reason.JOB_OVER_MAX_NODES),
+        "max-total-price": (
             Job("j", cores=9, count=3),
             {"max_total_price": 2.5},
             Reason.JOB_OVER_MAX_PRICE,
-            id="max-total-price",
         ),
-        pytest.param(
+        "no-price": (
             Job("j", cores=9),
             {"max_total_price": 2.5, "sizes": (SMALL, FREE)},
             Reason.UNPRICED_SIZE,
-            id="no-price",
         ),
-    ],
+    },
 )
 def test_for_a_job_that_cant_be_had_nothing_is_booted_and_it_is_told_by_id_u12_n13(
     job: Job, settings: dict[str, Any], reason: Reason
@@ -213,12 +210,12 @@ def test_for_a_job_that_cant_be_had_nothing_is_booted_and_it_is_told_by_id_u12_n
     assert made.wants.refused == {}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("job", "settings"),
-    [
-        pytest.param(Job("j", count=4), {"max_nodes": 4}, id="just-max-nodes"),
-        pytest.param(Job("j", count=3), {"max_total_price": 0.3}, id="just-max-total-price"),
-    ],
+    {
+        "just-max-nodes": (Job("j", count=4), {"max_nodes": 4}),
+        "just-max-total-price": (Job("j", count=3), {"max_total_price": 0.3}),
+    },
 )
 def test_a_job_that_just_fits_the_caps_is_had_whole_u12(job: Job, settings: dict[str, Any]) -> None:
     """Three times 0.1 is a little more than 0.3 to a computer."""
@@ -236,13 +233,13 @@ def test_what_is_first_in_the_queue_is_booted_first_u12_n4() -> None:
     assert made.wants.refused == {("small", Reason.AT_MAX_NODES): 3}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cap", "booted"),
-    [
-        pytest.param(1.15, [], id="the-first-waits-and-the-rest-behind-it"),
-        pytest.param(1.25, ["large"], id="the-first-and-no-more"),
-        pytest.param(1.35, ["large", "small"], id="the-first-and-one"),
-    ],
+    {
+        "the-first-waits-and-the-rest-behind-it": (1.15, []),
+        "the-first-and-no-more": (1.25, ["large"]),
+        "the-first-and-one": (1.35, ["large", "small"]),
+    },
 )
 def test_no_later_job_takes_the_price_that_an_earlier_one_waits_for_u12_n4(
     cap: float, booted: list[str]
@@ -291,15 +288,15 @@ def with_claim_of(made: World, uuid: str, size: str | None, price: float | None 
     made.change(uuid, claim=replace(claim, size=size, price=price))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("tag", "claimed", "cost"),
-    [
-        pytest.param("t.small", None, 0.1, id="by-its-tag"),
-        pytest.param(None, "t.small", 0.1, id="by-its-claim"),
-        pytest.param("t.small.spot", "t.small", 0.03, id="the-tag-goes-before-the-claim"),
-        pytest.param(None, None, 0.03, id="of-an-older-version-by-its-type"),
-        pytest.param("removed", "removed", 0.03, id="of-a-size-that-is-no-more-by-its-type"),
-    ],
+    {
+        "by-its-tag": ("t.small", None, 0.1),
+        "by-its-claim": (None, "t.small", 0.1),
+        "the-tag-goes-before-the-claim": ("t.small.spot", "t.small", 0.03),
+        "of-an-older-version-by-its-type": (None, None, 0.03),
+        "of-a-size-that-is-no-more-by-its-type": ("removed", "removed", 0.03),
+    },
 )
 def test_two_sizes_of_one_instance_type_are_two_sizes_u11_n2(
     tag: str | None, claimed: str | None, cost: float
@@ -318,12 +315,12 @@ def test_two_sizes_of_one_instance_type_are_two_sizes_u11_n2(
         assert (made.booted, made.destroyed) == (["t.small"], ["i-r1"])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("idle_size", "job", "wanted"),
-    [
-        pytest.param("t.small", Job("j", preemptible=True), "t.small.spot", id="on-demand"),
-        pytest.param("t.small.spot", Job("j"), "t.small", id="spot"),
-    ],
+    {
+        "on-demand": ("t.small", Job("j", preemptible=True), "t.small.spot"),
+        "spot": ("t.small.spot", Job("j"), "t.small"),
+    },
 )
 def test_an_idle_node_goes_while_another_size_of_its_type_is_wanted_in_vain_u11_n2(
     idle_size: str, job: Job, wanted: str
@@ -393,13 +390,7 @@ def test_one_without_a_records_tag_serves_once_it_pairs_by_its_id_d11_p1(
 
 
 @pytest.mark.parametrize("ids_unique", [True, False])
-@pytest.mark.parametrize(
-    ("jobs", "min_nodes"),
-    [
-        pytest.param(2, 0, id="demand"),
-        pytest.param(0, 2, id="min-nodes"),
-    ],
-)
+@cases(("jobs", "min_nodes"), {"demand": (2, 0), "min-nodes": (0, 2)})
 def test_one_with_our_tag_and_no_records_that_pairs_with_nothing_serves_nobody_d11_d7(
     jobs: int, min_nodes: int, ids_unique: bool
 ) -> None:
@@ -430,19 +421,19 @@ def test_beside_it_the_last_node_that_serves_min_nodes_stays_up_d11_d7() -> None
 # How many.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("jobs", "settings", "booted"),
-    [
-        pytest.param([], {}, [], id="nothing-wanted"),
-        pytest.param([], {"min_nodes": 2}, ["small", "small"], id="min-nodes"),
-        pytest.param([Job("j", count=3)], {}, ["small"] * 3, id="wishlist"),
-        pytest.param([Job("j")], {"min_nodes": 3}, ["small"] * 3, id="wishlist-fills-min"),
-        pytest.param([Job("b", cores=9), Job("a")], {}, ["large", "small"], id="in-their-order"),
-        pytest.param([Job("j")] * 99, {"max_nodes": 4}, ["small"] * 4, id="max-nodes"),
-        pytest.param([Job("j", count=10**9)], {"max_nodes": 2}, [], id="a-huge-wish"),
-        pytest.param([Job("j")], {"max_nodes": 0}, [], id="drained"),
-        pytest.param([Job("j")], {"sizes": ()}, [], id="no-sizes"),
-    ],
+    {
+        "nothing-wanted": ([], {}, []),
+        "min-nodes": ([], {"min_nodes": 2}, ["small", "small"]),
+        "wishlist": ([Job("j", count=3)], {}, ["small"] * 3),
+        "wishlist-fills-min": ([Job("j")], {"min_nodes": 3}, ["small"] * 3),
+        "in-their-order": ([Job("b", cores=9), Job("a")], {}, ["large", "small"]),
+        "max-nodes": ([Job("j")] * 99, {"max_nodes": 4}, ["small"] * 4),
+        "a-huge-wish": ([Job("j", count=10**9)], {"max_nodes": 2}, []),
+        "drained": ([Job("j")], {"max_nodes": 0}, []),
+        "no-sizes": ([Job("j")], {"sizes": ()}, []),
+    },
 )
 def test_as_many_are_booted_as_are_wanted_and_allowed(
     jobs: list[Job], settings: dict[str, Any], booted: list[str]
@@ -450,13 +441,13 @@ def test_as_many_are_booted_as_are_wanted_and_allowed(
     assert wanting(*jobs, **settings).booted == booted
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cap", "booted"),
-    [
-        pytest.param(0.29, ["small", "small"], id="below"),
-        pytest.param(0.31, ["small"] * 3, id="above"),
-        pytest.param(0.0, ["small"] * 4, id="no-cap"),
-    ],
+    {
+        "below": (0.29, ["small", "small"]),
+        "above": (0.31, ["small"] * 3),
+        "no-cap": (0.0, ["small"] * 4),
+    },
 )
 def test_max_total_price_is_not_passed(cap: float, booted: list[str]) -> None:
     made = wanting(*[Job("j")] * 4, max_total_price=cap)
@@ -514,11 +505,8 @@ def test_busy_nodes_do_not_serve_it() -> None:
 # D6.
 
 
-@pytest.mark.parametrize("known", [pytest.param(0, id="of-none"), pytest.param(1, id="of-all")])
-@pytest.mark.parametrize(
-    ("ago", "booted"),
-    [pytest.param(1800.0, 0, id="rests"), pytest.param(1801.0, 1, id="probed-with-one")],
-)
+@cases("known", {"of-none": 0, "of-all": 1})
+@cases(("ago", "booted"), {"rests": (1800.0, 0), "probed-with-one": (1801.0, 1)})
 def test_a_quota_is_probed_with_one_more_once_in_a_while_d6(
     known: int, ago: float, booted: int
 ) -> None:
@@ -534,13 +522,13 @@ def test_a_quota_is_probed_with_one_more_once_in_a_while_d6(
     assert made.wants.refused["small", Reason.AT_QUOTA] == 3 - booted
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limits", "reason"),
-    [
-        pytest.param({"resting": {"small": 9e9}}, Reason.SIZE_RESTS, id="size-rests"),
-        pytest.param({"throttled_until": 9e9}, Reason.THROTTLED, id="throttled"),
-        pytest.param({"quota": 0, "quota_at": 9e9}, Reason.AT_QUOTA, id="quota-of-none"),
-    ],
+    {
+        "size-rests": ({"resting": {"small": 9e9}}, Reason.SIZE_RESTS),
+        "throttled": ({"throttled_until": 9e9}, Reason.THROTTLED),
+        "quota-of-none": ({"quota": 0, "quota_at": 9e9}, Reason.AT_QUOTA),
+    },
 )
 def test_what_the_cloud_refused_lately_is_not_asked_again_d6(
     limits: dict[str, Any], reason: Reason
@@ -554,25 +542,24 @@ NO_SMALL = {"resting": {"small": 9e9}, "full": {"small": 0.0}}
 """The size has no room; the times of `full` are set below."""
 
 
-@pytest.mark.parametrize(
+@cases(
     ("job", "limits", "booted"),
-    [
-        pytest.param(Job("j"), NO_SMALL, ["large"], id="the-next"),
-        pytest.param(Job("j", count=2), NO_SMALL, ["large", "large"], id="for-each-node"),
-        pytest.param(Job("j"), {"resting": {"small": 9e9}}, [], id="refused-for-another-cause"),
-        pytest.param(Job("j"), {"full": {"small": 0.0}}, ["small"], id="room-again"),
-        pytest.param(
+    {
+        "the-next": (Job("j"), NO_SMALL, ["large"]),
+        "for-each-node": (Job("j", count=2), NO_SMALL, ["large", "large"]),
+        "refused-for-another-cause": (Job("j"), {"resting": {"small": 9e9}}, []),
+        "room-again": (Job("j"), {"full": {"small": 0.0}}, ["small"]),
+        "room-for-none": (
             Job("j"),
             {
                 "resting": {"small": 9e9, "large": 9e9},
                 "full": {"small": 0.0, "large": 0.0},
             },
             [],
-            id="room-for-none",
         ),
-        pytest.param(Job("j", instance_type="small"), NO_SMALL, [], id="a-size-by-name"),
-        pytest.param(Job("j", host="small"), NO_SMALL, [], id="for-a-seat"),
-    ],
+        "a-size-by-name": (Job("j", instance_type="small"), NO_SMALL, []),
+        "for-a-seat": (Job("j", host="small"), NO_SMALL, []),
+    },
 )
 def test_a_job_whose_size_has_no_room_gets_the_next_that_fits_at_once_d6(
     job: Job, limits: dict[str, Any], booted: list[str]
@@ -584,10 +571,7 @@ def test_a_job_whose_size_has_no_room_gets_the_next_that_fits_at_once_d6(
     assert made.booted == booted
 
 
-@pytest.mark.parametrize(
-    ("ago", "booted"),
-    [pytest.param(2100.0, [], id="within-its-boot"), pytest.param(2101.0, ["small"], id="past-it")],
-)
+@cases(("ago", "booted"), {"within-its-boot": (2100.0, []), "past-it": (2101.0, ["small"])})
 def test_a_job_stays_with_the_node_that_comes_in_its_sizes_stead_d6(
     ago: float, booted: list[str]
 ) -> None:
@@ -620,12 +604,12 @@ def test_each_refusal_has_its_own_effect_d6() -> None:
     assert after(CloudError("time-out")) == Limits(is_unclear=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("error", "rests"),
-    [
-        pytest.param(FamilyQuotaExceeded("q"), {"large"}, id="of-a-family"),
-        pytest.param(SpotQuotaExceeded("q"), {"large", "spot"}, id="of-spot-nodes"),
-    ],
+    {
+        "of-a-family": (FamilyQuotaExceeded("q"), {"large"}),
+        "of-spot-nodes": (SpotQuotaExceeded("q"), {"large", "spot"}),
+    },
 )
 def test_a_quota_rests_those_whom_it_concerns_and_an_ordinary_job_boots_d6(
     error: QuotaExceeded, rests: set[str]
@@ -656,14 +640,14 @@ def test_bad_requests_in_a_row_rest_a_size_for_ever_longer_up_to_an_hour_n32() -
     assert limits.resting["small"] - now == 300.0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("nodes", "quota"),
-    [
-        pytest.param(6, 7, id="below"),
-        pytest.param(7, 7, id="the-last-that-it-allows"),
-        pytest.param(8, 8, id="a-probe"),
-        pytest.param(9, 9, id="a-probe-where-not-all-were-known"),
-    ],
+    {
+        "below": (6, 7),
+        "the-last-that-it-allows": (7, 7),
+        "a-probe": (8, 8),
+        "a-probe-where-not-all-were-known": (9, 9),
+    },
 )
 def test_only_a_probe_that_came_through_raises_the_quota_d6(nodes: int, quota: int) -> None:
     """To as many as there are then; `nodes` has the one created."""
@@ -710,13 +694,13 @@ def test_a_twin_that_ended_does_not_stand_for_the_node_that_pings_p6() -> None:
     assert made.booted == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answered", "booted"),
-    [
-        pytest.param("i-other", [], id="the-create-answered-the-other"),
-        pytest.param("i-ended", ["small"], id="the-create-answered-this-one"),
-        pytest.param(None, ["small"], id="no-answer-is-known"),
-    ],
+    {
+        "the-create-answered-the-other": ("i-other", []),
+        "the-create-answered-this-one": ("i-ended", ["small"]),
+        "no-answer-is-known": (None, ["small"]),
+    },
 )
 def test_nor_where_nodes_tell_no_id_and_the_create_answered_the_other_p1a(
     answered: str | None, booted: list[str]
@@ -731,12 +715,12 @@ def test_nor_where_nodes_tell_no_id_and_the_create_answered_the_other_p1a(
     assert made.booted == booted
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pinger", "booted"),
-    [
-        pytest.param("i-r1", [], id="a-node-of-the-freed-life"),
-        pytest.param("i-ended", ["small"], id="another-that-may-be-its-own"),
-    ],
+    {
+        "a-node-of-the-freed-life": ("i-r1", []),
+        "another-that-may-be-its-own": ("i-ended", ["small"]),
+    },
 )
 def test_a_ping_of_a_freed_lifes_node_ends_no_wait_for_the_node_that_the_next_may_get_p4_a4(
     pinger: str, booted: list[str]
@@ -802,17 +786,17 @@ def test_nor_does_its_claim_however_long_that_stands_u6_c21(expires: bool) -> No
     assert denied_claim(18, max_nodes=1, claim_expiry=expires).booted == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("how", "settings"),
-    [
-        pytest.param("no-answer", {}, id="no-answer"),
-        pytest.param("found", {}, id="the-cloud-has-it"),
-        pytest.param("listed-since", {}, id="listed-since-it-was-denied"),
-        pytest.param("asked-before-its-window-ended", {}, id="asked-before-its-window-ended"),
-        pytest.param("denied", {"may_authorise": False}, id="nothing-proves-the-adapter"),
-        pytest.param("denied", {"settle": 3000.0}, id="its-absence-is-not-settled"),
-        pytest.param("the-clock-stepped", {}, id="the-clock-just-stepped"),
-    ],
+    {
+        "no-answer": ("no-answer", {}),
+        "the-cloud-has-it": ("found", {}),
+        "listed-since-it-was-denied": ("listed-since", {}),
+        "asked-before-its-window-ended": ("asked-before-its-window-ended", {}),
+        "nothing-proves-the-adapter": ("denied", {"may_authorise": False}),
+        "its-absence-is-not-settled": ("denied", {"settle": 3000.0}),
+        "the-clock-just-stepped": ("the-clock-stepped", {}),
+    },
 )
 def test_without_proof_that_none_will_come_it_counts_as_a_node_to_be_d13(
     how: str, settings: dict[str, Any]
@@ -839,13 +823,13 @@ def test_an_unpinged_claim_counts_until_it_is_cleaned_though_its_node_is_gone_u6
     assert made.wants.refused == {("small", Reason.CLAIMS_PENDING): 1}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("quiet", "own", "booted"),
-    [
-        pytest.param(7000.0, False, 0, id="locked"),
-        pytest.param(7300.0, False, 2, id="past-the-window"),
-        pytest.param(7000.0, True, 2, id="our-own-clean"),
-    ],
+    {
+        "locked": (7000.0, False, 0),
+        "past-the-window": (7300.0, False, 2),
+        "our-own-clean": (7000.0, True, 2),
+    },
 )
 def test_without_compare_and_set_a_record_just_modified_is_not_used_again_u2_u6(
     quiet: float, own: bool, booted: int
@@ -861,10 +845,7 @@ def test_without_compare_and_set_a_record_just_modified_is_not_used_again_u2_u6(
         assert made.wants.refused == {("small", Reason.CLAIMS_PENDING): 2}
 
 
-@pytest.mark.parametrize(
-    ("after", "booted"),
-    [pytest.param(7100.0, 0, id="locked"), pytest.param(7210.0, 1, id="past-the-window")],
-)
+@cases(("after", "booted"), {"locked": (7100.0, 0), "past-the-window": (7210.0, 1)})
 @pytest.mark.parametrize("was_ahead", [True, False], ids=["written-ahead", "set-back-since"])
 def test_a_record_stamped_ahead_is_locked_for_a_window_from_when_it_was_seen_so_u2_t1(
     was_ahead: bool, after: float, booted: int
@@ -882,13 +863,7 @@ def test_a_record_stamped_ahead_is_locked_for_a_window_from_when_it_was_seen_so_
         assert made.wants.refused == {("small", Reason.CLAIMS_PENDING): 1}
 
 
-@pytest.mark.parametrize(
-    ("quiet", "booted"),
-    [
-        pytest.param(50.0, 0, id="heard-just-before"),
-        pytest.param(650.0, 1, id="silent-then"),
-    ],
-)
+@cases(("quiet", "booted"), {"heard-just-before": (50.0, 0), "silent-then": (650.0, 1)})
 def test_who_was_heard_when_the_records_were_listed_counts_however_old_that_is_p6(
     quiet: float, booted: int
 ) -> None:
@@ -901,12 +876,9 @@ def test_who_was_heard_when_the_records_were_listed_counts_however_old_that_is_p
     assert len(made.booted) == booted
 
 
-@pytest.mark.parametrize(
+@cases(
     ("waits", "rounds"),
-    [
-        pytest.param(40.0, [0, 1], id="its-absence-is-settled"),
-        pytest.param(610.0, [1], id="silent-for-poll-stale-after"),
-    ],
+    {"its-absence-is-settled": (40.0, [0, 1]), "silent-for-poll-stale-after": (610.0, [1])},
 )
 def test_who_was_heard_before_the_clock_was_set_back_counts_no_longer_than_others_t1(
     waits: float, rounds: list[int]
@@ -926,13 +898,7 @@ def test_who_was_heard_before_the_clock_was_set_back_counts_no_longer_than_other
 
 
 @pytest.mark.parametrize("complete", [True, False])
-@pytest.mark.parametrize(
-    ("quiet", "booted"),
-    [
-        pytest.param(10.0, 0, id="heard-lately"),
-        pytest.param(590.0, 1, id="silent-for-poll-stale-after"),
-    ],
-)
+@cases(("quiet", "booted"), {"heard-lately": (10.0, 0), "silent-for-poll-stale-after": (590.0, 1)})
 def test_a_late_record_listing_takes_back_no_ping_that_was_seen_c5(
     quiet: float, booted: int, complete: bool
 ) -> None:
@@ -966,12 +932,12 @@ def test_a_late_record_listing_takes_back_no_ping_of_another_life_c5() -> None:
     assert len(made.booted) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pings", "booted"),
-    [
-        pytest.param(True, [0, 0, 0], id="it-pinged-since-a-listing-lacked-it"),
-        pytest.param(False, [0, 0, 1], id="listed-until-the-manager-stood-still"),
-    ],
+    {
+        "it-pinged-since-a-listing-lacked-it": (True, [0, 0, 0]),
+        "listed-until-the-manager-stood-still": (False, [0, 0, 1]),
+    },
 )
 def test_a_ping_since_a_listing_that_lacked_it_counts_over_a_gap_c5_p6(
     pings: bool, booted: list[int]
@@ -990,13 +956,7 @@ def test_a_ping_since_a_listing_that_lacked_it_counts_over_a_gap_c5_p6(
             made.ping("r1")
 
 
-@pytest.mark.parametrize(
-    ("age", "rounds"),
-    [
-        pytest.param(10.0, [0, 0, 0, 0, 0, 0, 1], id="young"),
-        pytest.param(500.0, [0, 1], id="old"),
-    ],
-)
+@cases(("age", "rounds"), {"young": (10.0, [0, 0, 0, 0, 0, 0, 1]), "old": (500.0, [0, 1])})
 def test_no_listing_that_may_not_show_a_node_yet_settles_its_absence_c11(
     age: float, rounds: list[int]
 ) -> None:
@@ -1021,14 +981,14 @@ def test_no_boot_without_a_free_slot_of_all_pools_u7(slots: int) -> None:
     assert len(made.booted) == max(0, slots - 3)
 
 
-@pytest.mark.parametrize(
+@cases(
     "flags",
-    [
-        pytest.param({"boots_unclaimed": ("small",)}, id="set-up-without-a-record"),
-        pytest.param({"record_flights": {"new": Flight("setup", 0.0)}}, id="set-up-with-one"),
-        pytest.param({"expected": {"new": Expected("i", "small", 1e6)}}, id="created"),
-        pytest.param({"expected": {"new": Expected(None, "small", 1e6)}}, id="perhaps-created"),
-    ],
+    {
+        "set-up-without-a-record": {"boots_unclaimed": ("small",)},
+        "set-up-with-one": {"record_flights": {"new": Flight("setup", 0.0)}},
+        "created": {"expected": {"new": Expected("i", "small", 1e6)}},
+        "perhaps-created": {"expected": {"new": Expected(None, "small", 1e6)}},
+    },
 )
 def test_a_set_up_under_way_takes_a_slot_before_a_listing_shows_it_u7(
     flags: dict[str, Any],
@@ -1040,16 +1000,16 @@ def test_a_set_up_under_way_takes_a_slot_before_a_listing_shows_it_u7(
     assert made.wants.refused["small", Reason.NO_FREE_SLOT] > 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "flights", "too_many"),
-    [
-        pytest.param({"max_nodes": 2}, 1, (1, {}), id="one-too-many"),
-        pytest.param({"max_nodes": 3}, 1, (0, {}), id="just-room"),
-        pytest.param({"max_nodes": 2}, 3, (3, {}), id="all-too-many"),
-        pytest.param({"max_total_price": 0.2}, 1, (0, {"small": 1}), id="too-dear"),
-        pytest.param({"max_total_price": 0.3}, 2, (0, {"small": 1}), id="one-too-dear"),
-        pytest.param({"max_total_price": 0.4}, 2, (0, {}), id="just-the-price"),
-    ],
+    {
+        "one-too-many": ({"max_nodes": 2}, 1, (1, {})),
+        "just-room": ({"max_nodes": 3}, 1, (0, {})),
+        "all-too-many": ({"max_nodes": 2}, 3, (3, {})),
+        "too-dear": ({"max_total_price": 0.2}, 1, (0, {"small": 1})),
+        "one-too-dear": ({"max_total_price": 0.3}, 2, (0, {"small": 1})),
+        "just-the-price": ({"max_total_price": 0.4}, 2, (0, {})),
+    },
 )
 def test_nodes_to_be_beyond_the_limits_are_known_once_a_node_is_listed_again_u10(
     settings: dict[str, Any], flights: int, too_many: tuple[int, dict[str, int]]
@@ -1066,13 +1026,7 @@ def test_nodes_to_be_beyond_the_limits_are_known_once_a_node_is_listed_again_u10
     assert made.booted == []
 
 
-@pytest.mark.parametrize(
-    ("life", "too_many"),
-    [
-        pytest.param(1, 0, id="its-own-node"),
-        pytest.param(2, 1, id="beside-a-former-lifes"),
-    ],
-)
+@cases(("life", "too_many"), {"its-own-node": (1, 0), "beside-a-former-lifes": (2, 1)})
 def test_a_former_lifes_node_is_not_the_one_that_a_set_up_makes_u6_u10(
     life: int, too_many: int
 ) -> None:
@@ -1124,10 +1078,7 @@ def test_it_is_told_who_holds_the_slots_and_when_one_will_be_free_u7() -> None:
     assert 0.0 < plan.slots.earliest_free_s <= 100.0
 
 
-@pytest.mark.parametrize(
-    ("age", "booted"),
-    [pytest.param(1800.0, [], id="in-time"), pytest.param(1810.0, ["small"], id="past")],
-)
+@cases(("age", "booted"), {"in-time": (1800.0, []), "past": (1810.0, ["small"])})
 def test_a_created_node_that_is_not_listed_serves_for_boot_fail_after_p4(
     age: float, booted: list[str]
 ) -> None:
@@ -1136,13 +1087,13 @@ def test_a_created_node_that_is_not_listed_serves_for_boot_fail_after_p4(
     assert made.booted == booted
 
 
-@pytest.mark.parametrize(
+@cases(
     ("life", "pinged", "rounds"),
-    [
-        pytest.param(1, True, [0, 1], id="it-pinged"),
-        pytest.param(2, True, [0, 0], id="a-former-life-pinged"),
-        pytest.param(1, False, [0, 0], id="never-pinged"),
-    ],
+    {
+        "it-pinged": (1, True, [0, 1]),
+        "a-former-life-pinged": (2, True, [0, 0]),
+        "never-pinged": (1, False, [0, 0]),
+    },
 )
 def test_a_created_node_that_pinged_serves_until_its_absence_is_settled_p4_c5(
     life: int, pinged: bool, rounds: list[int]
@@ -1176,14 +1127,14 @@ SET_UP = {"touched": {"i-r1": 2e6, "r1": 2e6}}
 """Its set-up ended after the newest listings, which show its node already, had begun."""
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flags", "polls", "booted"),
-    [
-        pytest.param(HELD, 1, [], id="held"),
-        pytest.param(HELD, 20, ["small"], id="held-and-its-boot-failed"),
-        pytest.param(SET_UP, 1, [], id="listed-before-its-create-was-answered"),
-        pytest.param(KILLED, 1, ["small"], id="killed"),
-    ],
+    {
+        "held": (HELD, 1, []),
+        "held-and-its-boot-failed": (HELD, 20, ["small"]),
+        "listed-before-its-create-was-answered": (SET_UP, 1, []),
+        "killed": (KILLED, 1, ["small"]),
+    },
 )
 def test_a_booting_node_is_on_its_way_to_its_job_whatever_keeps_us_from_touching_it_d16(
     flags: dict[str, Any], polls: int, booted: list[str]
@@ -1223,13 +1174,13 @@ def idle(count: int, **settings: Any) -> World:
     return made
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "left"),
-    [
-        pytest.param({"max_nodes": 9}, 0, id="none-wanted"),
-        pytest.param({"max_nodes": 9, "min_nodes": 3}, 3, id="min-nodes"),
-        pytest.param({"max_nodes": 0}, 0, id="max-nodes-0"),
-    ],
+    {
+        "none-wanted": ({"max_nodes": 9}, 0),
+        "min-nodes": ({"max_nodes": 9, "min_nodes": 3}, 3),
+        "max-nodes-0": ({"max_nodes": 0}, 0),
+    },
 )
 def test_idle_nodes_beyond_demand_go_down_to_min_nodes(settings: dict[str, Any], left: int) -> None:
     made = idle(5, **settings)
@@ -1288,12 +1239,9 @@ def eight_idle() -> World:
     return made
 
 
-@pytest.mark.parametrize(
+@cases(
     ("back_s", "rounds"),
-    [
-        pytest.param(0.0, 3, id="whenever-they-took-them"),
-        pytest.param(7200.0, 1, id="before-the-clock-was-set-back-t1"),
-    ],
+    {"whenever-they-took-them": (0.0, 3), "before-the-clock-was-set-back-t1": (7200.0, 1)},
 )
 def test_nodes_that_took_the_jobs_since_the_demand_poll_serve_it_until_the_next_n1(
     back_s: float, rounds: int

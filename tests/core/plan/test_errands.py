@@ -36,6 +36,7 @@ from nodemanager.core.plan.errands import (
     errands_sent,
     is_still_off,
 )
+from tests.cases import cases
 from tests.core.build import SMALL, World, world
 
 BUSY, IDLE, DOWN, UNKNOWN = (
@@ -111,25 +112,23 @@ def test_no_more_is_told_at_once_than_a_poll_can_wait_for() -> None:
     assert not {one.job for one in told(made, jobs=jobs)} & {one.job for one in first}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "job", "cancels"),
-    [
-        pytest.param({}, HUGE, False, id="nobody-asked-for-it"),
-        pytest.param({"cancel_unsatisfiable": True}, HUGE, True, id="no-size"),
-        pytest.param({"cancel_unsatisfiable": True}, Job("9", count=9), True, id="too-many"),
-        pytest.param(
+    {
+        "nobody-asked-for-it": ({}, HUGE, False),
+        "no-size": ({"cancel_unsatisfiable": True}, HUGE, True),
+        "too-many": ({"cancel_unsatisfiable": True}, Job("9", count=9), True),
+        "too-dear-for-now": (
             {"cancel_unsatisfiable": True, "max_total_price": 0.3},
             Job("9", count=5),
             False,
-            id="too-dear-for-now",
         ),
-        pytest.param(
+        "it-cannot": (
             {"cancel_unsatisfiable": True, "scheduler_can": frozenset({SchedulerVerb.COMMENT})},
             HUGE,
             False,
-            id="it-cannot",
         ),
-    ],
+    },
 )
 def test_a_job_is_cancelled_only_where_that_is_asked_for_and_waiting_mends_nothing(
     settings: dict[str, Any], job: Job, cancels: bool
@@ -153,15 +152,15 @@ def test_a_job_is_not_cancelled_before_its_owner_was_told(outcome: ErrandOutcome
         assert not [one for one in told(made, jobs=(HUGE,)) if isinstance(one, CancelJob)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("node", "cancels"),
-    [
-        pytest.param(SchedulerNode("static1", BUSY, cores=512), False, id="large-enough"),
-        pytest.param(SchedulerNode("static1", IDLE, cores=None), False, id="of-unknown-size"),
-        pytest.param(SchedulerNode("static1", IDLE, cores=4), True, id="too-small"),
-        pytest.param(SchedulerNode("static1", DOWN, cores=512), True, id="down"),
-        pytest.param(replace(AS_IT_SHOULD, cores=512), True, id="ours"),
-    ],
+    {
+        "large-enough": (SchedulerNode("static1", BUSY, cores=512), False),
+        "of-unknown-size": (SchedulerNode("static1", IDLE, cores=None), False),
+        "too-small": (SchedulerNode("static1", IDLE, cores=4), True),
+        "down": (SchedulerNode("static1", DOWN, cores=512), True),
+        "ours": (replace(AS_IT_SHOULD, cores=512), True),
+    },
 )
 def test_a_job_that_another_node_may_run_is_not_cancelled(
     node: SchedulerNode, cancels: bool
@@ -201,13 +200,13 @@ def test_a_node_that_is_not_ours_or_held_is_not_described() -> None:
     assert told(made, replace(AS_IT_SHOULD, weight=5)) == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     "flags",
-    [
-        pytest.param({"lease": False}, id="no-lease"),
-        pytest.param({"read_only": "disk"}, id="read-only"),
-        pytest.param({"pool_marks": {PAUSE: Mark("me", 0.0, "why")}}, id="paused"),
-    ],
+    {
+        "no-lease": {"lease": False},
+        "read-only": {"read_only": "disk"},
+        "paused": {"pool_marks": {PAUSE: Mark("me", 0.0, "why")}},
+    },
 )
 def test_who_may_not_write_tells_nothing(flags: dict[str, Any]) -> None:
     made = scheduled()
@@ -243,24 +242,21 @@ LEFT = SchedulerNode(HOST, BUSY, responds=False)
 TWO = replace(AS_IT_SHOULD, name="compute2")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("node", "marks"),
-    [
-        pytest.param(LEFT, True, id="its-job-hangs-there"),
-        pytest.param(replace(LEFT, state=UNKNOWN), True, id="idle-and-not-responding"),
-        pytest.param(
+    {
+        "its-job-hangs-there": (LEFT, True),
+        "idle-and-not-responding": (replace(LEFT, state=UNKNOWN), True),
+        "down-and-drained-by-us": (
             SchedulerNode(HOST, DOWN, draining=True, reason=f"{OURS}to be shut down"),
             True,
-            id="down-and-drained-by-us",
         ),
-        pytest.param(SchedulerNode(HOST, DOWN), False, id="down-already"),
-        pytest.param(SchedulerNode(HOST, BUSY), False, id="it-responds"),
-        pytest.param(
-            replace(LEFT, draining=True, reason="disk"), False, id="drained-by-somebody-else"
-        ),
-        pytest.param(replace(LEFT, reserved=True), False, id="reserved"),
-        pytest.param(replace(LEFT, name="compute9"), False, id="never-ours"),
-    ],
+        "down-already": (SchedulerNode(HOST, DOWN), False),
+        "it-responds": (SchedulerNode(HOST, BUSY), False),
+        "drained-by-somebody-else": (replace(LEFT, draining=True, reason="disk"), False),
+        "reserved": (replace(LEFT, reserved=True), False),
+        "never-ours": (replace(LEFT, name="compute9"), False),
+    },
 )
 def test_a_node_whose_record_is_free_is_marked_down_where_it_left_a_state(
     node: SchedulerNode, marks: bool
@@ -360,13 +356,13 @@ def test_a_name_that_was_given_up_and_is_free_is_resumed_and_again_if_that_faile
     assert returned(made, NOT_COME) == [errand]
 
 
-@pytest.mark.parametrize(
+@cases(
     "record",
-    [
-        pytest.param({"slot_number": 1, "hostname": HOST}, id="a-claim-holds-it"),
-        pytest.param({"problems": ("its claim can't be read",)}, id="unreadable"),
-        pytest.param({"held": True}, id="held"),
-    ],
+    {
+        "a-claim-holds-it": {"slot_number": 1, "hostname": HOST},
+        "unreadable": {"problems": ("its claim can't be read",)},
+        "held": {"held": True},
+    },
 )
 def test_a_name_whose_record_is_not_free_is_left_alone(record: dict[str, Any]) -> None:
     made = given_up(**record)
@@ -382,25 +378,25 @@ def test_a_node_that_we_called_gone_and_that_answers_is_resumed() -> None:
     assert errand.log_fields == {"action": "resume", "host": HOST, "record": "r1"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("node", "flags"),
-    [
-        pytest.param(replace(LATE, responds=False), {}, id="no-slurmd-answers"),
-        pytest.param(replace(LATE, reason="bad disk"), {}, id="somebody-else-did"),
-        pytest.param(LATE, {"record_flights": {"r1": Flight("clean", 0.0)}}, id="we-are-at-it"),
-    ],
+    {
+        "no-slurmd-answers": (replace(LATE, responds=False), {}),
+        "somebody-else-did": (replace(LATE, reason="bad disk"), {}),
+        "we-are-at-it": (LATE, {"record_flights": {"r1": Flight("clean", 0.0)}}),
+    },
 )
 def test_no_other_node_that_is_down_is_resumed(node: SchedulerNode, flags: dict[str, Any]) -> None:
     assert told(scheduled(), node, **flags) == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("node", "flags"),
-    [
-        pytest.param(replace(NOT_COME, given_up=False), {}, id="an-operator-called-it-down"),
-        pytest.param(NOT_COME, {"holds": frozenset({"r1"})}, id="held"),
-        pytest.param(NOT_COME, {"breaker": Breaker(Cause.WRITES_FAIL)}, id="breaker-b2"),
-    ],
+    {
+        "an-operator-called-it-down": (replace(NOT_COME, given_up=False), {}),
+        "held": (NOT_COME, {"holds": frozenset({"r1"})}),
+        "breaker-b2": (NOT_COME, {"breaker": Breaker(Cause.WRITES_FAIL)}),
+    },
 )
 def test_no_other_name_that_was_given_up_is_resumed(
     node: SchedulerNode, flags: dict[str, Any]
@@ -443,17 +439,17 @@ DRAINED_OFF = SchedulerNode(
 WANTED = SchedulerNode(HOST, UNKNOWN, suspended=True, responds=False, wanted=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("node", "is_told"),
-    [
-        pytest.param(DRAINED_OFF, True, id="off-and-drained-by-us"),
-        pytest.param(replace(DRAINED_OFF, suspended=False), True, id="silent-and-drained-by-us"),
-        pytest.param(replace(DRAINED_OFF, reason="disk"), False, id="drained-by-somebody-else"),
-        pytest.param(replace(DRAINED_OFF, suspended=False, responds=True), False, id="it-responds"),
-        pytest.param(replace(DRAINED_OFF, reserved=True), False, id="reserved"),
-        pytest.param(LEFT, False, id="silent"),
-        pytest.param(WANTED, False, id="wanted-by-the-scheduler"),
-    ],
+    {
+        "off-and-drained-by-us": (DRAINED_OFF, True),
+        "silent-and-drained-by-us": (replace(DRAINED_OFF, suspended=False), True),
+        "drained-by-somebody-else": (replace(DRAINED_OFF, reason="disk"), False),
+        "it-responds": (replace(DRAINED_OFF, suspended=False, responds=True), False),
+        "reserved": (replace(DRAINED_OFF, reserved=True), False),
+        "silent": (LEFT, False),
+        "wanted-by-the-scheduler": (WANTED, False),
+    },
 )
 def test_a_free_seat_that_our_drain_has_outlived_is_switched_off_d16(
     node: SchedulerNode, is_told: bool
@@ -490,13 +486,13 @@ def test_what_waits_for_a_machine_that_the_cloud_refused_is_queued_again_once() 
     assert switched_off(made, WANTED, limits=NO_ROOM) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("why", "limits", "wait_s"),
-    [
-        pytest.param(Reason.CREATE_REFUSED, Limits(), 0.0, id="withdrawn-and-not-refused"),
-        pytest.param(Reason.STALE_SLOT, NO_ROOM, 0.0, id="its-node-had-come"),
-        pytest.param(Reason.CREATE_REFUSED, NO_ROOM, 601.0, id="long-after-the-refusal"),
-    ],
+    {
+        "withdrawn-and-not-refused": (Reason.CREATE_REFUSED, Limits(), 0.0),
+        "its-node-had-come": (Reason.STALE_SLOT, NO_ROOM, 0.0),
+        "long-after-the-refusal": (Reason.CREATE_REFUSED, NO_ROOM, 601.0),
+    },
 )
 def test_what_waits_for_any_other_machine_is_left_waiting_u14(
     why: Reason, limits: Limits, wait_s: float

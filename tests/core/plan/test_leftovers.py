@@ -25,6 +25,7 @@ from nodemanager.core.plan.leftovers import (
     Ledger,
     LedgerState,
 )
+from tests.cases import cases
 from tests.core.build import World, node, world
 
 NODE, OTHER = "i-1", "i-2"
@@ -125,15 +126,13 @@ def test_what_is_accepted_after_long_failing_is_looked_at_soon_once() -> None:
     assert again.not_before == RETRY_CAP_S
 
 
-@pytest.mark.parametrize(
+@cases(
     "again",
-    [
-        pytest.param(lambda ledger: leftovers.ended(ledger, NODE, 50.0), id="told-gone-twice"),
-        pytest.param(lambda ledger: leftovers.called_off(ledger, NODE), id="called-off-too-late"),
-        pytest.param(
-            lambda ledger: leftovers.found(ledger, PINS, 50.0, VISIBLE), id="found-by-tag-as-well"
-        ),
-    ],
+    {
+        "told-gone-twice": lambda ledger: leftovers.ended(ledger, NODE, 50.0),
+        "called-off-too-late": lambda ledger: leftovers.called_off(ledger, NODE),
+        "found-by-tag-as-well": lambda ledger: leftovers.found(ledger, PINS, 50.0, VISIBLE),
+    },
 )
 def test_facts_told_again_change_nothing_that_is_under_way(
     again: Callable[[Ledger], Ledger],
@@ -237,27 +236,23 @@ def test_one_thing_at_a_time_is_released_in_order_d4() -> None:
     assert turn_in(made, later) == leftovers.Turn()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "reason"),
-    [
-        pytest.param({"lease": False}, Reason.NO_LEASE, id="l6-no-lease"),
-        pytest.param({"read_only": "the disk is full"}, Reason.READ_ONLY, id="read-only"),
-        pytest.param(
+    {
+        "l6-no-lease": ({"lease": False}, Reason.NO_LEASE),
+        "read-only": ({"read_only": "the disk is full"}, Reason.READ_ONLY),
+        "b2-breaker": (
             {"breaker": Breaker(Cause.MASS_SILENCE, frozenset({"i-9"}))},
             Reason.BREAKER_OPEN,
-            id="b2-breaker",
         ),
-        pytest.param({"limits": Limits(throttled_until=1e9)}, Reason.THROTTLED, id="d6-throttled"),
-        pytest.param(
+        "d6-throttled": ({"limits": Limits(throttled_until=1e9)}, Reason.THROTTLED),
+        "c8-its-shutdown-is-under-way": (
             {"node_flights": {NODE: Flight("shutdown:idle", 0.0)}},
             Reason.IN_FLIGHT,
-            id="c8-its-shutdown-is-under-way",
         ),
-        pytest.param(
-            {"touched": {NODE: 0.0}}, Reason.IN_FLIGHT, id="c8-its-shutdown-has-just-been-given-up"
-        ),
-        pytest.param({"holds": frozenset({NODE})}, Reason.HELD, id="c9-its-node-is-held"),
-    ],
+        "c8-its-shutdown-has-just-been-given-up": ({"touched": {NODE: 0.0}}, Reason.IN_FLIGHT),
+        "c9-its-node-is-held": ({"holds": frozenset({NODE})}, Reason.HELD),
+    },
 )
 def test_what_forbids_every_destroy_forbids_every_release(
     fields: dict[str, Any], reason: Reason
@@ -303,19 +298,15 @@ def test_a_hold_on_one_thing_keeps_nothing_else_of_its_node_c9(tried: bool) -> N
     assert turn.entry.leftover == VOLUME
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "lives"),
-    [
-        pytest.param({}, True, id="listed"),
-        pytest.param({"touched": {"i-r1": 5.0}}, False, id="listed-before-the-end-of-ours"),
-        pytest.param({"gone": {"i-r1": 5.0}}, False, id="gone-since"),
-        pytest.param(
-            {"late_destroys": frozenset({"i-r1"})}, False, id="a-slow-destroy-may-end-it-still"
-        ),
-        pytest.param(
-            {"node_flights": {"i-r1": Flight("shutdown:bad", 5.0)}}, False, id="under-way"
-        ),
-    ],
+    {
+        "listed": ({}, True),
+        "listed-before-the-end-of-ours": ({"touched": {"i-r1": 5.0}}, False),
+        "gone-since": ({"gone": {"i-r1": 5.0}}, False),
+        "a-slow-destroy-may-end-it-still": ({"late_destroys": frozenset({"i-r1"})}, False),
+        "under-way": ({"node_flights": {"i-r1": Flight("shutdown:bad", 5.0)}}, False),
+    },
 )
 def test_a_node_that_is_listed_left_nothing_behind_d5(fields: dict[str, Any], lives: bool) -> None:
     made = settled()
@@ -434,14 +425,14 @@ def test_a_node_that_is_seen_again_is_absent_no_more_c5(complete: bool) -> None:
     assert waits_for_absence(turn_in(made, ledger))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answer", "since", "waits"),
-    [
-        pytest.param(CloudState.RUNNING, 0.0, True, id="it-lives"),
-        pytest.param(CloudState.TERMINATED, 0.0, False, id="it-has-ended"),
-        pytest.param(None, 0.0, False, id="denied"),
-        pytest.param(CloudState.RUNNING, 601.0, False, id="it-lived-long-ago"),
-    ],
+    {
+        "it-lives": (CloudState.RUNNING, 0.0, True),
+        "it-has-ended": (CloudState.TERMINATED, 0.0, False),
+        "denied": (None, 0.0, False),
+        "it-lived-long-ago": (CloudState.RUNNING, 601.0, False),
+    },
 )
 def test_a_node_that_no_listing_shows_and_the_cloud_does_keeps_what_it_pins_d13(
     answer: CloudState | None, since: float, waits: bool

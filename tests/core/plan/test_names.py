@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.plan.slots import NameMismatch, apart
+from tests.cases import cases
 from tests.core.build import LARGE, World, world
 
 PATTERN = "compute%(slot_number)d"
@@ -36,16 +35,16 @@ def refused(made: World) -> dict[Reason, int]:
     return {reason: count for (_, reason), count in made.wants.refused.items()}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("names", "booted"),
-    [
-        pytest.param(computes(*range(1, 9)), 4, id="all"),
-        pytest.param(computes(1, 2), 2, id="the-first"),
-        pytest.param(computes(1, 3, 4, 5), 1, id="a-gap"),
-        pytest.param(computes(2, 3), 0, id="not-the-first"),
-        pytest.param(frozenset({"Compute1", "Compute2"}), 0, id="another-form"),
-        pytest.param(None, 4, id="others-may-come"),
-    ],
+    {
+        "all": (computes(*range(1, 9)), 4),
+        "the-first": (computes(1, 2), 2),
+        "a-gap": (computes(1, 3, 4, 5), 1),
+        "not-the-first": (computes(2, 3), 0),
+        "another-form": (frozenset({"Compute1", "Compute2"}), 0),
+        "others-may-come": (None, 4),
+    },
 )
 def test_as_many_are_booted_as_get_names_that_the_scheduler_has(
     names: frozenset[str] | None, booted: int
@@ -81,15 +80,15 @@ def test_a_store_whose_names_are_not_known_before_the_claim_boots_as_ever() -> N
     assert len(wanting(2, computes(7), hostname=None).booted) == 2
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pattern", "theirs", "like"),
-    [
-        pytest.param(PATTERN, {"Compute1", "Compute2"}, "Compute1", id="case"),
-        pytest.param(PATTERN, {"compute1.example.org"}, "compute1.example.org", id="domain"),
-        pytest.param(PATTERN, {"compute001"}, "compute001", id="leading-zeros"),
-        pytest.param("c%(slot_number)02d.example.org", {"c1"}, "c1", id="the-other-way-round"),
-        pytest.param(PATTERN, {"worker1"}, None, id="quite-another"),
-    ],
+    {
+        "case": (PATTERN, {"Compute1", "Compute2"}, "Compute1"),
+        "domain": (PATTERN, {"compute1.example.org"}, "compute1.example.org"),
+        "leading-zeros": (PATTERN, {"compute001"}, "compute001"),
+        "the-other-way-round": ("c%(slot_number)02d.example.org", {"c1"}, "c1"),
+        "quite-another": (PATTERN, {"worker1"}, None),
+    },
 )
 def test_both_forms_of_a_name_and_the_remedy_are_told(
     pattern: str, theirs: set[str], like: str | None

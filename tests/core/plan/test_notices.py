@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from nodemanager.core.model.reasons import POOL, RECORD, Event, Outlook, Reason
 from nodemanager.core.model.scheduling import SEAT
 from nodemanager.core.plan.summary import UNUSED_LIMIT, Notice
+from tests.cases import cases
 from tests.core.build import World, cleaned, world
 
 WINDOW = 7200.0
@@ -65,12 +64,9 @@ def test_each_cause_that_only_a_person_ends_has_its_words() -> None:
     assert with_words == stuck - told_of_the_pool | {Reason.UNCLAIMED_POOL}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("count", "told"),
-    [
-        pytest.param(8 + UNUSED_LIMIT, False, id="at-the-edge"),
-        pytest.param(9 + UNUSED_LIMIT, True, id="just-past"),
-    ],
+    {"at-the-edge": (8 + UNUSED_LIMIT, False), "just-past": (9 + UNUSED_LIMIT, True)},
 )
 def test_far_more_unused_records_than_max_nodes_are_told(count: int, told: bool) -> None:
     made = stocked(count, max_nodes=8)

@@ -15,6 +15,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Shape, Size, Unserved, WorkerState
 from nodemanager.core.plan.packing import Least, Packing, _Room, least_of
+from tests.cases import cases
 from tests.core.build import LARGE, SMALL, World, world
 
 GPU = replace(LARGE, name="gpu", instance_type="t.gpu", price=2.0, gres=(("gpu", 4),))
@@ -40,20 +41,20 @@ def told(made: World) -> dict[str, Reason]:
     return {one.id: one.reason for one in made.wants.unsatisfiable}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("jobs", "nodes"),
-    [
-        pytest.param((*tasks(40), Job("plain")), 4, id="forty-tasks-beside-a-plain-job"),
-        pytest.param(tuple(Job(str(n)) for n in range(40)), 40, id="that-do-not-share"),
-        pytest.param(tasks(16), 1, id="just-full"),
-        pytest.param(tasks(17), 2, id="one-too-many"),
-        pytest.param(tasks(4, ram_mb=30_000), 2, id="memory"),
-        pytest.param(tasks(6, cores=9), 6, id="more-than-half"),
-        pytest.param((task(1, cores=9), task(2, cores=7), task(3)), 2, id="first-fit"),
-        pytest.param((task(1, cores=4, count=3), *tasks(36)), 3, id="of-several-nodes"),
-        pytest.param((*tasks(3), task("m", count=2)), 2, id="each-share-on-another-node"),
-        pytest.param((task(1, cores=16), Job("2"), *tasks(15)), 3, id="none-beside-a-whole-node"),
-    ],
+    {
+        "forty-tasks-beside-a-plain-job": ((*tasks(40), Job("plain")), 4),
+        "that-do-not-share": (tuple(Job(str(n)) for n in range(40)), 40),
+        "just-full": (tasks(16), 1),
+        "one-too-many": (tasks(17), 2),
+        "memory": (tasks(4, ram_mb=30_000), 2),
+        "more-than-half": (tasks(6, cores=9), 6),
+        "first-fit": ((task(1, cores=9), task(2, cores=7), task(3)), 2),
+        "of-several-nodes": ((task(1, cores=4, count=3), *tasks(36)), 3),
+        "each-share-on-another-node": ((*tasks(3), task("m", count=2)), 2),
+        "none-beside-a-whole-node": ((task(1, cores=16), Job("2"), *tasks(15)), 3),
+    },
 )
 def test_jobs_that_share_are_packed_in_the_order_of_the_queue(
     jobs: tuple[Job, ...], nodes: int
@@ -71,13 +72,13 @@ def test_a_small_job_goes_beside_a_large_one_and_boots_no_node_of_its_own() -> N
     assert made.booted == ["large"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("beside", "booted"),
-    [
-        pytest.param({"instance_type": "t.small"}, ["large", "small"], id="another-size-is-named"),
-        pytest.param({"features": (("ssd",),)}, ["large", "small"], id="another-feature"),
-        pytest.param({"scratch_mb": 10}, ["large"], id="enough-disk"),
-    ],
+    {
+        "another-size-is-named": ({"instance_type": "t.small"}, ["large", "small"]),
+        "another-feature": ({"features": (("ssd",),)}, ["large", "small"]),
+        "enough-disk": ({"scratch_mb": 10}, ["large"]),
+    },
 )
 def test_it_goes_only_where_its_size_would_serve_it(
     beside: dict[str, Any], booted: list[str]
@@ -164,20 +165,20 @@ def filling(busy_s: float, node: SchedulerNode, *jobs: Job, **settings: Any) -> 
 BUSY_ONE = SchedulerNode("compute1", WorkerState.BUSY, free_cores=9, free_ram_mb=1000)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "jobs", "booted"),
-    [
-        pytest.param({}, tasks(9), 0, id="they-fit"),
-        pytest.param({}, tasks(10), 1, id="one-too-many"),
-        pytest.param({}, tasks(2, ram_mb=600), 1, id="too-much-memory"),
-        pytest.param({}, (Job("alone"),), 1, id="one-that-does-not-share"),
-        pytest.param({}, (task("t", not_on=("compute1",)),), 1, id="not-on-that-node"),
-        pytest.param({"free_cores": None}, tasks(1), 1, id="nobody-tells"),
-        pytest.param({"free_cores": 0}, tasks(1), 1, id="full"),
-        pytest.param({"draining": True, "reason": "disk"}, tasks(1), 1, id="drained"),
-        pytest.param({"reserved": True}, tasks(1), 1, id="reserved"),
-        pytest.param({"free_cores": 99, "free_ram_mb": 999_999}, tasks(17), 1, id="never-more"),
-    ],
+    {
+        "they-fit": ({}, tasks(9), 0),
+        "one-too-many": ({}, tasks(10), 1),
+        "too-much-memory": ({}, tasks(2, ram_mb=600), 1),
+        "one-that-does-not-share": ({}, (Job("alone"),), 1),
+        "not-on-that-node": ({}, (task("t", not_on=("compute1",)),), 1),
+        "nobody-tells": ({"free_cores": None}, tasks(1), 1),
+        "full": ({"free_cores": 0}, tasks(1), 1),
+        "drained": ({"draining": True, "reason": "disk"}, tasks(1), 1),
+        "reserved": ({"reserved": True}, tasks(1), 1),
+        "never-more": ({"free_cores": 99, "free_ram_mb": 999_999}, tasks(17), 1),
+    },
 )
 def test_a_node_that_turned_busy_lately_still_fills(
     changes: dict[str, Any], jobs: tuple[Job, ...], booted: int
@@ -250,20 +251,18 @@ def idle_nodes(*jobs: Job) -> World:
     return made
 
 
-@pytest.mark.parametrize(
+@cases(
     ("jobs", "booted"),
-    [
-        pytest.param((Job("j", not_on=("compute1",)),), 0, id="one-is-left-out"),
-        pytest.param((Job("j", not_on=("compute1", "compute2")),), 1, id="both-are-left-out"),
-        pytest.param((Job("j", not_on=("compute1",), count=2),), 1, id="two-without-one"),
-        pytest.param((Job("a"), Job("j", not_on=("compute2",))), 1, id="another-job-has-it"),
-        pytest.param((task("a"), task("j", not_on=("compute1",))), 0, id="not-beside-it"),
-        pytest.param(
-            (task("a"), Job("b"), task("j", not_on=("compute1",))), 1, id="never-beside-it"
-        ),
-        pytest.param((Job("j", on=("compute2",)), Job("a")), 0, id="each-its-own"),
-        pytest.param((Job("j", on=("compute2",)), Job("a", count=2)), 1, id="none-twice"),
-    ],
+    {
+        "one-is-left-out": ((Job("j", not_on=("compute1",)),), 0),
+        "both-are-left-out": ((Job("j", not_on=("compute1", "compute2")),), 1),
+        "two-without-one": ((Job("j", not_on=("compute1",), count=2),), 1),
+        "another-job-has-it": ((Job("a"), Job("j", not_on=("compute2",))), 1),
+        "not-beside-it": ((task("a"), task("j", not_on=("compute1",))), 0),
+        "never-beside-it": ((task("a"), Job("b"), task("j", not_on=("compute1",))), 1),
+        "each-its-own": ((Job("j", on=("compute2",)), Job("a")), 0),
+        "none-twice": ((Job("j", on=("compute2",)), Job("a", count=2)), 1),
+    },
 )
 def test_a_node_that_a_job_leaves_out_does_not_serve_it(jobs: tuple[Job, ...], booted: int) -> None:
     made = idle_nodes(*jobs)

@@ -17,6 +17,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import NO_TAGS, Claim, Guarantee, Job, WorkerState
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.plan.orders import BootOrder
+from tests.cases import cases
 from tests.core.build import EPOCH, POOL, SMALL, START, World, incarnation_of, world
 from tests.core.nodes import live, pinging, verdict
 
@@ -66,12 +67,9 @@ def test_o7_an_idle_node_goes_also_below_min_nodes_and_in_no_window_once_its_wor
     assert (measures["by"], measures["cause"]) == ("ann", "until Monday")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("state", "reason"),
-    [
-        pytest.param(BUSY, Reason.PARKING, id="busy"),
-        pytest.param(None, Reason.WORKER_UNKNOWN, id="pings-without-a-word"),
-    ],
+    {"busy": (BUSY, Reason.PARKING), "pings-without-a-word": (None, Reason.WORKER_UNKNOWN)},
 )
 def test_o7_a_node_that_may_be_busy_stays_until_it_says_that_it_is_idle(
     state: WorkerState | None, reason: Reason
@@ -96,25 +94,18 @@ def test_o7_many_nodes_go_at_once_as_idle_ones_do() -> None:
     assert len(made.destroyed) == 5
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flags", "expected"),
-    [
-        pytest.param({"holds": frozenset({NODE})}, (Kind.KEEP, Reason.HELD), id="held"),
-        pytest.param(
-            {"drains": {NODE: replace(MARK, kept=True)}},
-            (Kind.KEEP, Reason.CORDONED),
-            id="cordoned",
-        ),
-        pytest.param(
-            {"drains": {NODE: MARK}}, (Kind.SHUTDOWN, Reason.DRAINED), id="drained-by-itself"
-        ),
-        pytest.param({"kills": {NODE: MARK}}, (Kind.SHUTDOWN, Reason.KILLED), id="killed"),
-        pytest.param(
+    {
+        "held": ({"holds": frozenset({NODE})}, (Kind.KEEP, Reason.HELD)),
+        "cordoned": ({"drains": {NODE: replace(MARK, kept=True)}}, (Kind.KEEP, Reason.CORDONED)),
+        "drained-by-itself": ({"drains": {NODE: MARK}}, (Kind.SHUTDOWN, Reason.DRAINED)),
+        "killed": ({"kills": {NODE: MARK}}, (Kind.SHUTDOWN, Reason.KILLED)),
+        "paused-too": (
             {"pool_marks": {**PARKED["pool_marks"], PAUSE: MARK}},
             (Kind.KEEP, Reason.PAUSED),
-            id="paused-too",
         ),
-    ],
+    },
 )
 def test_o7_the_other_orders_of_operators_stand_beside_it(
     flags: dict[str, Any], expected: tuple[Kind, Reason]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from nodemanager.core.execute.news import CreateRefused, NodeExpected
 from nodemanager.core.execute.state import State, learned
 from nodemanager.core.model.reasons import Reason
@@ -15,6 +13,7 @@ from nodemanager.core.observe.snapshot import Limits, Rests
 from nodemanager.core.plan import availability
 from nodemanager.core.plan.availability import after_refusal
 from nodemanager.errors import CapacityUnavailable, PlaceFull
+from tests.cases import cases
 from tests.core.build import LARGE, POOL, SMALL, World, world
 
 HERE = replace(SMALL, places=("a", "b", "c"))
@@ -37,20 +36,20 @@ def booted_in(made: World) -> list[str | None]:
     return [boot.place for boot in made.last.boots]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("size", "rests", "nodes", "tried", "expected"),
-    [
-        pytest.param(SMALL, {}, {"a": 1}, (), None, id="no-places"),
-        pytest.param(HERE, {}, {"a": 9}, (), "a", id="first"),
-        pytest.param(HERE, {"a": 10.1}, {}, (), "b", id="the-first-rests"),
-        pytest.param(HERE, {"a": 10.0}, {}, (), "a", id="its-rest-is-over"),
-        pytest.param(HERE, {"a": 11.0}, {}, ("b",), "c", id="rests-and-tried"),
-        pytest.param(HERE, {"a": 11.0, "b": 11.0, "c": 11.0}, {}, (), None, id="all-rest"),
-        pytest.param(HERE, {}, {}, ("a", "b", "c"), None, id="all-tried"),
-        pytest.param(SPREAD, {}, {"a": 2, "b": 1, "c": 1}, (), "b", id="fewest"),
-        pytest.param(SPREAD, {"b": 11.0}, {"a": 2, "b": 0, "c": 2}, (), "a", id="fewest-awake"),
-        pytest.param(SPREAD, {"a": 11.0, "b": 11.0, "c": 11.0}, {}, (), None, id="spread-none"),
-    ],
+    {
+        "no-places": (SMALL, {}, {"a": 1}, (), None),
+        "first": (HERE, {}, {"a": 9}, (), "a"),
+        "the-first-rests": (HERE, {"a": 10.1}, {}, (), "b"),
+        "its-rest-is-over": (HERE, {"a": 10.0}, {}, (), "a"),
+        "rests-and-tried": (HERE, {"a": 11.0}, {}, ("b",), "c"),
+        "all-rest": (HERE, {"a": 11.0, "b": 11.0, "c": 11.0}, {}, (), None),
+        "all-tried": (HERE, {}, {}, ("a", "b", "c"), None),
+        "fewest": (SPREAD, {}, {"a": 2, "b": 1, "c": 1}, (), "b"),
+        "fewest-awake": (SPREAD, {"b": 11.0}, {"a": 2, "b": 0, "c": 2}, (), "a"),
+        "spread-none": (SPREAD, {"a": 11.0, "b": 11.0, "c": 11.0}, {}, (), None),
+    },
 )
 def test_the_next_node_is_booted_in_the_first_or_emptiest_place_that_does_not_rest(
     size: Size,

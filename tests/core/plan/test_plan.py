@@ -10,6 +10,7 @@ from nodemanager.core.model.annotations import HandClean
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, Job
 from nodemanager.core.observe.snapshot import Flight
+from tests.cases import cases
 from tests.core.build import World, cleaned, world
 
 
@@ -31,16 +32,16 @@ def test_a_cleaned_record_of_the_pool_is_used_again_u1() -> None:
     assert reused(reusing()) == "r1"
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
-    [
-        pytest.param({"slot_number": 0}, id="slot-0"),
-        pytest.param({"hostname": "compute1"}, id="hostname"),
-        pytest.param({"last_ping_at": 1.0}, id="an-old-ping"),
-        pytest.param({"pool": "other"}, id="another-pool"),
-        pytest.param({"held": True}, id="held"),
-        pytest.param({"problems": ("info: ?",)}, id="unreadable"),
-    ],
+    {
+        "slot-0": {"slot_number": 0},
+        "hostname": {"hostname": "compute1"},
+        "an-old-ping": {"last_ping_at": 1.0},
+        "another-pool": {"pool": "other"},
+        "held": {"held": True},
+        "unreadable": {"problems": ("info: ?",)},
+    },
 )
 def test_a_record_that_holds_anything_is_never_used_again_but_a_new_one_is_made_u3_u1(
     fields: dict[str, Any],
@@ -48,12 +49,12 @@ def test_a_record_that_holds_anything_is_never_used_again_but_a_new_one_is_made_
     assert reused(reusing(**fields)) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "flags",
-    [
-        pytest.param({"holds": frozenset({"r1"})}, id="held"),
-        pytest.param({"record_flights": {"r1": Flight("clean", 0.0)}}, id="in-flight"),
-    ],
+    {
+        "held": {"holds": frozenset({"r1"})},
+        "in-flight": {"record_flights": {"r1": Flight("clean", 0.0)}},
+    },
 )
 def test_a_record_that_something_stands_for_is_not_used_again_u1(flags: dict[str, Any]) -> None:
     made = reusing()
@@ -61,13 +62,7 @@ def test_a_record_that_something_stands_for_is_not_used_again_u1(flags: dict[str
     assert reused(made) is None
 
 
-@pytest.mark.parametrize(
-    ("held", "expected"),
-    [
-        pytest.param("i-r1", None, id="its-node"),
-        pytest.param("i-r2", "r1", id="another-records-node"),
-    ],
-)
+@cases(("held", "expected"), {"its-node": ("i-r1", None), "another-records-node": ("i-r2", "r1")})
 def test_a_freed_record_is_not_used_again_while_its_node_is_on_hold_c9_u1(
     held: str, expected: str | None
 ) -> None:

@@ -14,6 +14,7 @@ from nodemanager.core.model.world import CloudState, Job, Tags, WorkerState
 from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.plan.rotation import ROTATING, Rotation
+from tests.cases import cases
 from tests.core.build import LARGE, POOL, SMALL, Flight, World, incarnation_of, world
 from tests.core.nodes import pinging
 
@@ -90,13 +91,13 @@ def test_idle_nodes_on_another_image_are_replaced_one_at_a_time_d15() -> None:
     assert rotation(made) == Rotation(3, 3, {"other_image": 3}, node="i-r1")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("listed", "wanted"),
-    [
-        pytest.param(NEW, NEW, id="the-same"),
-        pytest.param(None, NEW, id="the-node's-is-unknown"),
-        pytest.param(OLD, None, id="the-wanted-is-unknown"),
-    ],
+    {
+        "the-same": (NEW, NEW),
+        "the-node's-is-unknown": (None, NEW),
+        "the-wanted-is-unknown": (OLD, None),
+    },
 )
 def test_what_is_the_same_or_unknown_is_not_replaced_d15(
     listed: str | None, wanted: str | None
@@ -126,23 +127,20 @@ def test_a_node_older_than_max_node_age_is_replaced_d15(age: float, goes: bool) 
 # What is never replaced.
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param(lambda made: each(made, r1=WorkerState.BUSY), id="busy"),
-        pytest.param(lambda made: made.flags.update(holds=frozenset({"i-r1"})), id="held"),
-        pytest.param(lambda made: made.change_node("i-r1", tags=Tags()), id="untagged"),
-        pytest.param(lambda made: made.drop_node("i-r1"), id="unlisted"),
-        pytest.param(lambda made: made.records.pop(0), id="unpaired"),
-        pytest.param(lambda made: made.change_node("i-r1", problems=("size",)), id="unreadable"),
-        pytest.param(lambda made: made.change_node("i-r1", created_at=None), id="of-unknown-age"),
-        pytest.param(
-            lambda made: made.flags.update(
-                drains={"i-r1": Mark("ann", 0.0, "", incarnation_of("r1"))}
-            ),
-            id="drained-by-an-operator",
+    {
+        "busy": lambda made: each(made, r1=WorkerState.BUSY),
+        "held": lambda made: made.flags.update(holds=frozenset({"i-r1"})),
+        "untagged": lambda made: made.change_node("i-r1", tags=Tags()),
+        "unlisted": lambda made: made.drop_node("i-r1"),
+        "unpaired": lambda made: made.records.pop(0),
+        "unreadable": lambda made: made.change_node("i-r1", problems=("size",)),
+        "of-unknown-age": lambda made: made.change_node("i-r1", created_at=None),
+        "drained-by-an-operator": lambda made: made.flags.update(
+            drains={"i-r1": Mark("ann", 0.0, "", incarnation_of("r1"))}
         ),
-    ],
+    },
 )
 def test_only_an_idle_node_is_replaced_that_nothing_keeps_d15(
     change: Callable[[World], Any],
@@ -185,7 +183,7 @@ def test_none_is_replaced_in_the_plan_that_lets_another_go_d15() -> None:
 # One at a time.
 
 
-@pytest.mark.parametrize("held", [pytest.param(False, id="free"), pytest.param(True, id="held")])
+@cases("held", {"free": False, "held": True})
 def test_the_next_waits_until_the_first_is_gone_and_refilled_d15(held: bool) -> None:
     made = idle(pool())
     made.flags["node_flights"] = {"i-r1": Flight(ROTATING, made.now)}
@@ -206,14 +204,14 @@ def test_the_next_waits_until_the_first_is_gone_and_refilled_d15(held: bool) -> 
     assert replaced(made) == [("i-r2", Reason.OTHER_IMAGE)]
 
 
-@pytest.mark.parametrize(
+@cases(
     "flags",
-    [
-        pytest.param({"node_flights": {"i-r2": Flight("shutdown:idle", 0.0)}}, id="another-goes"),
-        pytest.param({"node_flights": {"i-r9": Flight("shutdown:bad", 0.0)}}, id="one-unlisted"),
-        pytest.param({"late_destroys": frozenset({"i-r2"})}, id="a-destroy-may-still-take-effect"),
-        pytest.param({"boots_unclaimed": ("small",)}, id="one-comes"),
-    ],
+    {
+        "another-goes": {"node_flights": {"i-r2": Flight("shutdown:idle", 0.0)}},
+        "one-unlisted": {"node_flights": {"i-r9": Flight("shutdown:bad", 0.0)}},
+        "a-destroy-may-still-take-effect": {"late_destroys": frozenset({"i-r2"})},
+        "one-comes": {"boots_unclaimed": ("small",)},
+    },
 )
 def test_while_another_goes_or_comes_none_is_replaced_d15(flags: dict[str, Any]) -> None:
     made = pool()
@@ -221,14 +219,14 @@ def test_while_another_goes_or_comes_none_is_replaced_d15(flags: dict[str, Any])
     assert (replaced(idle(made)), waits(made)) == ([], Reason.REFILL_AWAITED)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("more", "flags"),
-    [
-        pytest.param({}, {"late_destroys": frozenset({"i-r9"})}, id="a-late-destroy-of-one-gone"),
-        pytest.param({"max_nodes": 3, "spare": 5}, {}, id="max-nodes-the-one-that-goes-makes-room"),
-        pytest.param({}, {"limits": Limits(quota=3, quota_at=9e9)}, id="quota-and-none-is-lacking"),
-        pytest.param({"count": 2, "min_nodes": 1}, {"boots_unclaimed": ("large",)}, id="min-nodes"),
-    ],
+    {
+        "a-late-destroy-of-one-gone": ({}, {"late_destroys": frozenset({"i-r9"})}),
+        "max-nodes-the-one-that-goes-makes-room": ({"max_nodes": 3, "spare": 5}, {}),
+        "quota-and-none-is-lacking": ({}, {"limits": Limits(quota=3, quota_at=9e9)}),
+        "min-nodes": ({"count": 2, "min_nodes": 1}, {"boots_unclaimed": ("large",)}),
+    },
 )
 def test_what_takes_no_room_of_the_next_holds_up_nothing_d15(
     more: dict[str, Any], flags: dict[str, Any]
@@ -239,13 +237,13 @@ def test_what_takes_no_room_of_the_next_holds_up_nothing_d15(
     assert replaced(idle(made)) == [("i-r1", Reason.OTHER_IMAGE)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flags", "reason"),
-    [
-        pytest.param({"limits": Limits(resting={"small": 9e9})}, Reason.SIZE_RESTS, id="rests"),
-        pytest.param({"limits": Limits(throttled_until=9e9)}, Reason.THROTTLED, id="throttled"),
-        pytest.param({"pool_marks": {PAUSE: Mark("ann", 0.0)}}, Reason.PAUSED, id="paused"),
-    ],
+    {
+        "rests": ({"limits": Limits(resting={"small": 9e9})}, Reason.SIZE_RESTS),
+        "throttled": ({"limits": Limits(throttled_until=9e9)}, Reason.THROTTLED),
+        "paused": ({"pool_marks": {PAUSE: Mark("ann", 0.0)}}, Reason.PAUSED),
+    },
 )
 def test_while_none_could_be_booted_none_is_replaced_d15(
     flags: dict[str, Any], reason: Reason
@@ -259,19 +257,14 @@ FULL = Limits(quota=3, quota_at=9e9)
 """The account has no room for a fourth node, and that is not tried again soon."""
 
 
-@pytest.mark.parametrize(
+@cases(
     ("wanted", "flags", "reason"),
-    [
-        pytest.param({"spare": 4}, {"limits": FULL}, Reason.AT_QUOTA, id="quota-spare"),
-        pytest.param({"spare": 0, "min_nodes": 4}, {"limits": FULL}, Reason.AT_QUOTA, id="quota"),
-        pytest.param({"spare": 4}, {"slots": 3}, Reason.NO_FREE_SLOT, id="slots"),
-        pytest.param(
-            {"spare": 0, "min_nodes": 3, "max_total_price": 0.2},
-            {},
-            Reason.AT_MAX_PRICE,
-            id="price",
-        ),
-    ],
+    {
+        "quota-spare": ({"spare": 4}, {"limits": FULL}, Reason.AT_QUOTA),
+        "quota": ({"spare": 0, "min_nodes": 4}, {"limits": FULL}, Reason.AT_QUOTA),
+        "slots": ({"spare": 4}, {"slots": 3}, Reason.NO_FREE_SLOT),
+        "price": ({"spare": 0, "min_nodes": 3, "max_total_price": 0.2}, {}, Reason.AT_MAX_PRICE),
+    },
 )
 def test_while_the_place_of_the_one_before_is_empty_none_is_replaced_d15(
     wanted: dict[str, Any], flags: dict[str, Any], reason: Reason
@@ -281,9 +274,7 @@ def test_while_the_place_of_the_one_before_is_empty_none_is_replaced_d15(
     assert (replaced(idle(made)), waits(made)) == ([], reason)
 
 
-@pytest.mark.parametrize(
-    ("spare", "goes"), [pytest.param(1, False, id="for-min-nodes"), pytest.param(2, True, id="not")]
-)
+@cases(("spare", "goes"), {"for-min-nodes": (1, False), "not": (2, True)})
 def test_none_goes_whose_place_min_nodes_would_fill_with_one_too_dear_d15(
     spare: int, goes: bool
 ) -> None:
@@ -311,13 +302,13 @@ def test_a_place_that_any_size_may_fill_is_waited_for_by_all_d15() -> None:
     assert (replaced(idle(made)), waits(made)) == ([], Reason.SIZE_RESTS)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("min_nodes", "flags", "keeps"),
-    [
-        pytest.param(3, {"boots_unclaimed": ("large",)}, 0, id="one-comes"),
-        pytest.param(2, {"boots_unclaimed": ("large",)}, 0, id="and-none-more-is-needed"),
-        pytest.param(3, {}, 1, id="one-is-booted-now"),
-    ],
+    {
+        "one-comes": (3, {"boots_unclaimed": ("large",)}, 0),
+        "and-none-more-is-needed": (2, {"boots_unclaimed": ("large",)}, 0),
+        "one-is-booted-now": (3, {}, 1),
+    },
 )
 def test_while_min_nodes_counts_on_one_of_another_size_none_is_replaced_d15(
     min_nodes: int, flags: dict[str, Any], keeps: int
@@ -352,12 +343,12 @@ def test_the_cap_on_shutdowns_holds_for_replacements_too_d15_d9() -> None:
 # In vain.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("claimed", "listed"),
-    [
-        pytest.param({"image": NEW}, {"image": OLD}, id="image"),
-        pytest.param({"instance_type": "t.small"}, {"image": NEW, "size": "t.other"}, id="type"),
-    ],
+    {
+        "image": ({"image": NEW}, {"image": OLD}),
+        "type": ({"instance_type": "t.small"}, {"image": NEW, "size": "t.other"}),
+    },
 )
 def test_a_replacement_that_is_as_outdated_stops_the_rotation_of_its_size_d15(
     claimed: dict[str, str], listed: dict[str, str]
@@ -390,26 +381,19 @@ def test_a_paused_rotation_replaces_nothing_and_what_goes_goes_on_o6() -> None:
     assert replaced(idle(made, 2)) == [("i-r1", Reason.OTHER_IMAGE)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("change", "kept"),
-    [
-        pytest.param(lambda made: None, None, id="nothing-changed"),
-        pytest.param(
+    {
+        "nothing-changed": (lambda made: None, None),
+        "paused": (
             lambda made: made.flags.update(pool_marks={ROTATE_PAUSE: Mark("ann", 0.0)}),
             Reason.ROTATION_PAUSED,
-            id="paused",
         ),
-        pytest.param(lambda made: wants(made, OLD), Reason.NO_LONGER_WANTED, id="image-is-back"),
-        pytest.param(
-            lambda made: made.ping("r1", WorkerState.BUSY), Reason.NO_LONGER_WANTED, id="busy"
-        ),
-        pytest.param(
-            lambda made: made.flags.update(demand=(JOB,) * 4), Reason.NO_LONGER_WANTED, id="wanted"
-        ),
-        pytest.param(
-            lambda made: made.flags.update(holds=frozenset({"i-r1"})), Reason.HELD, id="held"
-        ),
-    ],
+        "image-is-back": (lambda made: wants(made, OLD), Reason.NO_LONGER_WANTED),
+        "busy": (lambda made: made.ping("r1", WorkerState.BUSY), Reason.NO_LONGER_WANTED),
+        "wanted": (lambda made: made.flags.update(demand=(JOB,) * 4), Reason.NO_LONGER_WANTED),
+        "held": (lambda made: made.flags.update(holds=frozenset({"i-r1"})), Reason.HELD),
+    },
 )
 def test_right_before_the_destroy_it_is_asked_again_d15_d2(
     change: Callable[[World], Any], kept: Reason | None

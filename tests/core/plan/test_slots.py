@@ -10,6 +10,7 @@ import pytest
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState
 from nodemanager.core.plan.slots import Leak, Slots, slots_per_node
+from tests.cases import cases
 from tests.core.build import Expected, Flight, World, world
 
 WINDOW = 7200.0
@@ -77,13 +78,13 @@ def test_past_its_window_it_waits_for_the_absence_to_settle_c5() -> None:
     assert only_leak(made).free_in_s == 0.0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("flags", "cause"),
-    [
-        pytest.param({"holds": frozenset({"r1"})}, Reason.HELD, id="held"),
-        pytest.param({"lease": False}, Reason.NO_LEASE, id="no-lease"),
-        pytest.param({"read_only": "another store"}, Reason.READ_ONLY, id="read-only"),
-    ],
+    {
+        "held": ({"holds": frozenset({"r1"})}, Reason.HELD),
+        "no-lease": ({"lease": False}, Reason.NO_LEASE),
+        "read-only": ({"read_only": "another store"}, Reason.READ_ONLY),
+    },
 )
 def test_what_no_window_keeps_is_free_at_no_time_that_can_be_told(
     flags: dict[str, Any], cause: Reason
@@ -159,17 +160,17 @@ def test_without_a_clock_no_age_is_told_t1() -> None:
     assert only_leak(made) == Leak(Reason.CLOCK_UNKNOWN, 1, None, None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("held_by", "live", "expected"),
-    [
-        pytest.param({"listed_node": 4}, 4, 1.0, id="a-slot-each"),
-        pytest.param({"listed_node": 4, "no_node": 2}, 4, 1.5, id="two-leak"),
-        pytest.param({"listed_node": 4, "claim": 4}, 4, 2.0, id="claims-hold-slots"),
-        pytest.param({"listed_node": 4, "other_pool": 9}, 4, 1.0, id="not-ours"),
-        pytest.param({"listed_node": 4, "claim_without_slot": 2}, 4, 1.0, id="not-taken-yet"),
-        pytest.param({"no_node": 3}, 0, 3.0, id="no-node-at-all"),
-        pytest.param({}, 0, 0.0, id="nothing"),
-    ],
+    {
+        "a-slot-each": ({"listed_node": 4}, 4, 1.0),
+        "two-leak": ({"listed_node": 4, "no_node": 2}, 4, 1.5),
+        "claims-hold-slots": ({"listed_node": 4, "claim": 4}, 4, 2.0),
+        "not-ours": ({"listed_node": 4, "other_pool": 9}, 4, 1.0),
+        "not-taken-yet": ({"listed_node": 4, "claim_without_slot": 2}, 4, 1.0),
+        "no-node-at-all": ({"no_node": 3}, 0, 3.0),
+        "nothing": ({}, 0, 0.0),
+    },
 )
 def test_the_leaks_meter(held_by: dict[str, int], live: int, expected: float) -> None:
     assert slots_per_node(Slots(None, None, held_by, None), live) == expected

@@ -6,12 +6,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job, Size, Tags, WorkerState
 from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.spares import Spares
+from tests.cases import cases
 from tests.core.build import LARGE, POOL, SMALL, Flight, World, incarnation_of, world
 from tests.core.nodes import pinging
 
@@ -77,12 +76,12 @@ def test_what_the_queue_lacks_is_booted_before_spare_nodes() -> None:
     assert made.booted == ["large", "small", "small"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("spare", "min_nodes", "booted"),
-    [
-        pytest.param(2, 1, ["large", "large"], id="spare-nodes-count-for-min-nodes"),
-        pytest.param(1, 3, ["large", "small", "small"], id="min-nodes-fills-up-with-the-cheapest"),
-    ],
+    {
+        "spare-nodes-count-for-min-nodes": (2, 1, ["large", "large"]),
+        "min-nodes-fills-up-with-the-cheapest": (1, 3, ["large", "small", "small"]),
+    },
 )
 def test_spare_nodes_and_min_nodes_meet(spare: int, min_nodes: int, booted: list[str]) -> None:
     made = spared(large=spare, min_nodes=min_nodes)
@@ -90,12 +89,12 @@ def test_spare_nodes_and_min_nodes_meet(spare: int, min_nodes: int, booted: list
     assert made.booted == booted
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "reason", "booted"),
-    [
-        pytest.param({"max_nodes": 1}, Reason.AT_MAX_NODES, 1, id="max-nodes"),
-        pytest.param({"max_total_price": 0.25}, Reason.AT_MAX_PRICE, 2, id="price"),
-    ],
+    {
+        "max-nodes": ({"max_nodes": 1}, Reason.AT_MAX_NODES, 1),
+        "price": ({"max_total_price": 0.25}, Reason.AT_MAX_PRICE, 2),
+    },
 )
 def test_no_more_spare_nodes_are_booted_than_may_be_d14(
     settings: dict[str, Any], reason: Reason, booted: int
@@ -106,14 +105,14 @@ def test_no_more_spare_nodes_are_booted_than_may_be_d14(
     assert made.wants.refused == {("small", reason): 3 - booted}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "flags", "given_up"),
-    [
-        pytest.param({"max_nodes": 3}, {}, 1, id="max-nodes"),
-        pytest.param({}, {"limits": Limits(quota=3, quota_at=9e9)}, 1, id="quota"),
-        pytest.param({}, {"slots": 3}, 1, id="slots"),
-        pytest.param({"max_total_price": 1.1}, {}, 2, id="money"),
-    ],
+    {
+        "max-nodes": ({"max_nodes": 3}, {}, 1),
+        "quota": ({}, {"limits": Limits(quota=3, quota_at=9e9)}, 1),
+        "slots": ({}, {"slots": 3}, 1),
+        "money": ({"max_total_price": 1.1}, {}, 2),
+    },
 )
 def test_spare_nodes_go_first_where_something_runs_short_d14(
     settings: dict[str, Any], flags: dict[str, Any], given_up: int
@@ -127,13 +126,13 @@ def test_spare_nodes_go_first_where_something_runs_short_d14(
     assert spares(made).given_up == given_up
 
 
-@pytest.mark.parametrize(
+@cases(
     ("jobs", "state", "min_nodes"),
-    [
-        pytest.param((), WorkerState.IDLE, 0, id="no-job-waits-in-vain"),
-        pytest.param((BIG_JOB,), WorkerState.BUSY, 0, id="busy"),
-        pytest.param((BIG_JOB,), WorkerState.IDLE, 3, id="min-nodes-needs-them"),
-    ],
+    {
+        "no-job-waits-in-vain": ((), WorkerState.IDLE, 0),
+        "busy": ((BIG_JOB,), WorkerState.BUSY, 0),
+        "min-nodes-needs-them": ((BIG_JOB,), WorkerState.IDLE, 3),
+    },
 )
 def test_no_spare_goes_for_room_that_nobody_wants_or_that_is_busy_or_needed_d14(
     jobs: tuple[Job, ...], state: WorkerState, min_nodes: int

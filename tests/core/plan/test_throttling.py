@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.availability import after_throttled, after_worked, may_run
+from tests.cases import cases
 
 NOW = 1000.0
 SETTINGS = Settings("pool", max_creates=16, max_poll_time=60.0, max_retry_after=100.0)
@@ -57,13 +56,13 @@ def test_a_wait_that_is_named_later_counts_too_d6() -> None:
     assert (limits.throttled_until, most(limits)) == (NOW + 9.5, 8)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("asked_s", "waits"),
-    [
-        pytest.param(7.0, [7.0, 7.0, 7.0], id="as-asked"),
-        pytest.param(1e6, [100.0, 100.0, 100.0], id="no-longer-than-max-retry-after"),
-        pytest.param(None, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0], id="doubled"),
-    ],
+    {
+        "as-asked": (7.0, [7.0, 7.0, 7.0]),
+        "no-longer-than-max-retry-after": (1e6, [100.0, 100.0, 100.0]),
+        "doubled": (None, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]),
+    },
 )
 def test_how_long_calls_wait_d6(asked_s: float | None, waits: list[float]) -> None:
     limits, at, seen = Limits(), NOW, []

@@ -23,6 +23,7 @@ from nodemanager.core.replay.counts import advise_on_counts
 from nodemanager.core.replay.evidence import Evidence, Lengths, Seen, levels
 from nodemanager.core.replay.spending import CAUSE_OF, Stretch
 from nodemanager.core.replay.worth import RefusedBoots
+from tests.cases import cases
 
 RECORDED = CandidateValue("1h (recorded)", 0.0, 0, 3600.0)
 FREES_AND_HITS = CandidateValue("10m", 900.0, 2, 600.0)
@@ -50,10 +51,7 @@ def test_no_gain_makes_up_for_a_hit() -> None:
     assert advise(RECORDED, [HITS_LESS, LATER]) == Advice(Counsel.KEEP, RECORDED, HITS_LESS)
 
 
-@pytest.mark.parametrize(
-    "tried",
-    [pytest.param(LATER, id="later"), pytest.param(CandidateValue("1h", 0.0, 0), id="same")],
-)
+@cases("tried", {"later": LATER, "same": CandidateValue("1h", 0.0, 0)})
 def test_a_value_that_frees_no_slot_sooner_is_not_better(tried: CandidateValue) -> None:
     assert advise(RECORDED, [tried]) == Advice(Counsel.KEEP, RECORDED)
 
@@ -74,12 +72,12 @@ def test_without_a_silence_that_ended_no_shorter_window_is_advised() -> None:
     assert advice == Advice(Counsel.NO_EVIDENCE, RECORDED, FREES)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("longest_s", "counsel"),
-    [
-        pytest.param(1200.0, Counsel.BETTER, id="half-as-long-again-is-left"),
-        pytest.param(1200.001, Counsel.KEEP, id="a-little-less"),
-    ],
+    {
+        "half-as-long-again-is-left": (1200.0, Counsel.BETTER),
+        "a-little-less": (1200.001, Counsel.KEEP),
+    },
 )
 def test_a_shorter_window_leaves_a_margin_to_the_longest_silence(
     longest_s: float, counsel: Counsel
@@ -183,12 +181,12 @@ def test_without_an_idle_node_there_is_no_evidence_on_idle_counts() -> None:
     assert row_of(rows, "consecutive_idle_count").advice.counsel is Counsel.NO_EVIDENCE
 
 
-@pytest.mark.parametrize(
+@cases(
     ("ends_as", "label"),
-    [
-        pytest.param(Reason.IDLE_BEYOND_DEMAND, "0, 999999", id="shut-down-later"),
-        pytest.param(Reason.BUSY, "20, 999999", id="worked-again"),
-    ],
+    {
+        "shut-down-later": (Reason.IDLE_BEYOND_DEMAND, "0, 999999"),
+        "worked-again": (Reason.BUSY, "20, 999999"),
+    },
 )
 def test_windows_that_are_always_open_are_advised_where_no_kept_node_worked(
     ends_as: Reason, label: str

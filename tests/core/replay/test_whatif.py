@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from nodemanager.core.model.world import CloudState, Listing, Record
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.listing_history import Absence
@@ -22,6 +20,7 @@ from nodemanager.core.replay.whatif import (
     renamed,
 )
 from nodemanager.core.replay.worth import ReplayOutcome, weigh
+from tests.cases import cases
 from tests.core import build
 from tests.core.build import EPOCH, node
 
@@ -103,13 +102,13 @@ def test_a_ping_from_before_the_clean_would_have_been_seen_by_the_last_look() ->
     assert (world.hits, world.spared, world.ends) == ([], 1, {})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("state", "lives"),
-    [
-        pytest.param(CloudState.RUNNING, True, id="running"),
-        pytest.param(CloudState.STOPPING, True, id="stopping"),
-        pytest.param(CloudState.TERMINATED, False, id="terminated"),
-    ],
+    {
+        "running": (CloudState.RUNNING, True),
+        "stopping": (CloudState.STOPPING, True),
+        "terminated": (CloudState.TERMINATED, False),
+    },
 )
 def test_a_node_that_is_listed_after_the_clean_is_a_hit(state: CloudState, lives: bool) -> None:
     one = record("r-1", slot=3, claimed=True)
@@ -251,15 +250,15 @@ def test_a_record_without_a_slot_gains_none() -> None:
     assert (balance.slot_s, balance.earlier) == (0.0, 1)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("recorded", "other", "boots", "lost", "wait_s"),
-    [
-        pytest.param((0, 1, 1, 1, 0), (0, 1, 0, 0, 0), 1, 0, 120.0, id="one-boot-waits-less"),
-        pytest.param((0, 2, 2, 0, 0), (0, 0, 1, 0, 0), 2, 0, 180.0, id="two-and-one-lost-again"),
-        pytest.param((0, 0, 0, 0, 0), (0, 0, 1, 1, 0), 0, 1, 0.0, id="one-waits-more"),
-        pytest.param((1, 1, 1, 1, 1), (1, 1, 1, 1, 1), 0, 0, 0.0, id="the-same"),
-        pytest.param((1, 0, 1, 0, 0), (0, 0, 0, 0, 0), 2, 0, 120.0, id="one-after-the-other"),
-    ],
+    {
+        "one-boot-waits-less": ((0, 1, 1, 1, 0), (0, 1, 0, 0, 0), 1, 0, 120.0),
+        "two-and-one-lost-again": ((0, 2, 2, 0, 0), (0, 0, 1, 0, 0), 2, 0, 180.0),
+        "one-waits-more": ((0, 0, 0, 0, 0), (0, 0, 1, 1, 0), 0, 1, 0.0),
+        "the-same": ((1, 1, 1, 1, 1), (1, 1, 1, 1, 1), 0, 0, 0.0),
+        "one-after-the-other": ((1, 0, 1, 0, 0), (0, 0, 0, 0, 0), 2, 0, 120.0),
+    },
 )
 def test_a_boot_that_waits_is_one_boot_however_often_it_is_refused(
     recorded: tuple[int, ...], other: tuple[int, ...], boots: int, lost: int, wait_s: float

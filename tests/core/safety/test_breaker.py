@@ -11,6 +11,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudNode, CloudState, Job
 from nodemanager.core.observe import history as histories
 from nodemanager.core.safety import breaker as breakers
+from tests.cases import cases
 from tests.core.build import World, node, world
 
 
@@ -40,10 +41,7 @@ def later(made: World, seconds: float = 60.0) -> None:
 # L3.
 
 
-@pytest.mark.parametrize(
-    ("lost", "opens"),
-    [pytest.param(3, False, id="at-the-fraction"), pytest.param(4, True, id="just-past")],
-)
+@cases(("lost", "opens"), {"at-the-fraction": (3, False), "just-past": (4, True)})
 def test_a_cloud_listing_that_lacks_over_collapse_fraction_opens_it_l3(
     lost: int, opens: bool
 ) -> None:
@@ -54,9 +52,7 @@ def test_a_cloud_listing_that_lacks_over_collapse_fraction_opens_it_l3(
     assert made.breaker.cause is (Cause.CLOUD_COLLAPSED if opens else None)
 
 
-@pytest.mark.parametrize(
-    ("known", "opens"), [pytest.param(4, False, id="four"), pytest.param(5, True, id="five")]
-)
+@cases(("known", "opens"), {"four": (4, False), "five": (5, True)})
 def test_a_small_set_does_not_collapse_l3(known: int, opens: bool) -> None:
     made = pool_of(known)
     made.nodes.clear()
@@ -83,10 +79,7 @@ def test_a_set_that_was_not_the_largest_is_once_others_ended_l3() -> None:
     assert made.breaker.cause is Cause.CLOUD_COLLAPSED
 
 
-@pytest.mark.parametrize(
-    ("lost", "opens"),
-    [pytest.param(3, False, id="at-the-fraction"), pytest.param(4, True, id="just-past")],
-)
+@cases(("lost", "opens"), {"at-the-fraction": (3, False), "just-past": (4, True)})
 def test_a_record_listing_that_lacks_over_collapse_fraction_opens_it_l3(
     lost: int, opens: bool
 ) -> None:
@@ -175,13 +168,13 @@ def destroy(made: World, *numbers: int, refused: bool = False) -> None:
         )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rounds", "every"),
-    [
-        pytest.param(0, 60.0, id="dropped-at-once"),
-        pytest.param(3, 60.0, id="listed-for-a-while"),
-        pytest.param(1, 800.0, id="listed-for-longer-than-sets-are-known"),
-    ],
+    {
+        "dropped-at-once": (0, 60.0),
+        "listed-for-a-while": (3, 60.0),
+        "listed-for-longer-than-sets-are-known": (1, 800.0),
+    },
 )
 def test_a_node_is_not_lost_from_when_its_destroy_was_sent_l3(rounds: int, every: float) -> None:
     """Nobody knows yet that these two of five are gone (L3)."""
@@ -357,13 +350,13 @@ def test_records_that_another_pool_takes_over_are_not_lost_l3a() -> None:
 # B2.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cause", "boots"),
-    [
-        pytest.param(Cause.CLOUD_COLLAPSED, False, id="cloud"),
-        pytest.param(Cause.RECORDS_COLLAPSED, False, id="records"),
-        pytest.param(Cause.MASS_SILENCE, True, id="silence"),
-    ],
+    {
+        "cloud": (Cause.CLOUD_COLLAPSED, False),
+        "records": (Cause.RECORDS_COLLAPSED, False),
+        "silence": (Cause.MASS_SILENCE, True),
+    },
 )
 def test_open_nothing_is_freed_or_destroyed_and_a_collapse_stops_booting_b2(
     cause: Cause, boots: bool
@@ -389,10 +382,7 @@ def test_open_nothing_is_freed_or_destroyed_and_a_collapse_stops_booting_b2(
 # B3.
 
 
-@pytest.mark.parametrize(
-    ("back", "closes"),
-    [pytest.param(6, False, id="below"), pytest.param(7, True, id="at-the-fraction")],
-)
+@cases(("back", "closes"), {"below": (6, False), "at-the-fraction": (7, True)})
 @pytest.mark.parametrize("which", ["cloud", "records"])
 def test_closes_when_seven_in_ten_of_the_lost_are_listed_again_b3(
     back: int, closes: bool, which: str
@@ -442,13 +432,9 @@ def test_closes_when_the_lost_are_partly_back_and_the_others_gone_b3() -> None:
     assert not made.breaker.is_open
 
 
-@pytest.mark.parametrize(
+@cases(
     "answer",
-    [
-        pytest.param(CloudState.RUNNING, id="running"),
-        pytest.param(CloudState.STOPPED, id="stopped"),
-        pytest.param(CloudState.UNKNOWN, id="unknown"),
-    ],
+    {"running": CloudState.RUNNING, "stopped": CloudState.STOPPED, "unknown": CloudState.UNKNOWN},
 )
 def test_a_lost_node_that_the_cloud_knows_by_id_keeps_it_open_b3(answer: CloudState) -> None:
     made = pool_of(5)

@@ -12,6 +12,7 @@ import pytest
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.world import CloudState, WorkerState
 from nodemanager.core.safety import breaker as breakers
+from tests.cases import cases
 from tests.core.build import World, cleaned, node
 from tests.core.nodes import pool_of, say
 
@@ -247,10 +248,7 @@ def test_pings_from_before_the_stores_own_silence_tell_of_no_health() -> None:
     assert not made.breaker.is_open
 
 
-@pytest.mark.parametrize(
-    ("pool", "open_"),
-    [pytest.param("other", False, id="not"), pytest.param("main", True, id="are")],
-)
+@cases(("pool", "open_"), {"not": ("other", False), "are": ("main", True)})
 def test_it_is_about_nodes_that_are_ours(pool: str, open_: bool) -> None:
     made = six_of_ten_silent()
     for number in range(6):

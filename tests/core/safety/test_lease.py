@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from nodemanager.core.safety.lease import (
     LeaseRow,
     Sighting,
@@ -12,6 +10,7 @@ from nodemanager.core.safety.lease import (
     may_take,
     sighted,
 )
+from tests.cases import cases
 
 DURATION_S = 30.0
 
@@ -22,14 +21,14 @@ def row(
     return LeaseRow(holder, token, renewals, DURATION_S, left_s)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("left_s", "watched_s", "may"),
-    [
-        pytest.param(0.0, DURATION_S, True, id="watched"),
-        pytest.param(3600.0, DURATION_S, True, id="the-database's-clock-was-set-back"),
-        pytest.param(-3600.0, DURATION_S - 0.001, False, id="the-database's-clock-was-set-on"),
-        pytest.param(-3600.0, 0.0, False, id="just-seen"),
-    ],
+    {
+        "watched": (0.0, DURATION_S, True),
+        "the-database's-clock-was-set-back": (3600.0, DURATION_S, True),
+        "the-database's-clock-was-set-on": (-3600.0, DURATION_S - 0.001, False),
+        "just-seen": (-3600.0, 0.0, False),
+    },
 )
 def test_a_lease_is_taken_only_after_it_was_watched_for_its_whole_time(
     left_s: float, watched_s: float, may: bool
@@ -42,15 +41,15 @@ def test_what_was_given_back_is_free_at_once() -> None:
     assert may_take(Sighting(row(holder=None, left_s=20.0), 100.0), 100.0)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("newer", "since"),
-    [
-        pytest.param(row(), 100.0, id="unchanged"),
-        pytest.param(row(left_s=9.0), 100.0, id="only-the-clock-went-on"),
-        pytest.param(row(renewals=5), 170.0, id="renewed"),
-        pytest.param(row(token=2, renewals=4), 170.0, id="another-holder"),
-        pytest.param(row(renewals=3), 170.0, id="a-failover-lost-a-renewal"),
-    ],
+    {
+        "unchanged": (row(), 100.0),
+        "only-the-clock-went-on": (row(left_s=9.0), 100.0),
+        "renewed": (row(renewals=5), 170.0),
+        "another-holder": (row(token=2, renewals=4), 170.0),
+        "a-failover-lost-a-renewal": (row(renewals=3), 170.0),
+    },
 )
 def test_each_new_version_is_watched_anew(newer: LeaseRow, since: float) -> None:
     assert sighted(Sighting(row(), 100.0), newer, 170.0) == Sighting(newer, since)

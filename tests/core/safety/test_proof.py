@@ -22,6 +22,7 @@ from nodemanager.core.safety import proof
 from nodemanager.core.safety.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.safety.proof import listed_again, violations
 from nodemanager.journal.codec import codec_of, decoded
+from tests.cases import cases
 from tests.core.build import (
     EPOCH,
     START,
@@ -157,10 +158,7 @@ def long_ahead() -> World:
     return made
 
 
-@pytest.mark.parametrize(
-    ("boot_fail_after", "rules"),
-    [pytest.param(900.0, [], id="old"), pytest.param(1800.0, ["C11"], id="maybe-young")],
-)
+@cases(("boot_fail_after", "rules"), {"old": (900.0, []), "maybe-young": (1800.0, ["C11"])})
 def test_a_first_ping_ahead_of_a_clock_that_was_set_back_is_as_old_as_the_denials_p6_a2(
     boot_fail_after: float, rules: list[str]
 ) -> None:
@@ -327,48 +325,42 @@ def test_one_point_breaks_one_rule_alone(rule: str, change: Change) -> None:
 # The exceptions, and the fence.
 
 
-@pytest.mark.parametrize(
+@cases(
     "waived",
-    [
-        pytest.param(lambda one: one.with_terms(node_stale_after=1e6), id="C3"),
-        pytest.param(lambda one: one.with_terms(absent_listings=99), id="C5"),
-        pytest.param(lambda one: one.with_terms(poll_stale_after=0.0), id="C7"),
-        pytest.param(lambda one: one.with_look(listed=(node("r1"),)), id="C4-its-own-node"),
-        pytest.param(
-            lambda one: one.with_look(by_id=node("r1", state=CloudState.STOPPING)), id="stopping"
-        ),
-    ],
+    {
+        "C3": lambda one: one.with_terms(node_stale_after=1e6),
+        "C5": lambda one: one.with_terms(absent_listings=99),
+        "C7": lambda one: one.with_terms(poll_stale_after=0.0),
+        "C4-its-own-node": lambda one: one.with_look(listed=(node("r1"),)),
+        "stopping": lambda one: one.with_look(by_id=node("r1", state=CloudState.STOPPING)),
+    },
 )
 def test_after_a_shutdown_of_ours_c20_waives_what_silence_proves(waived: Change) -> None:
     assert waived(released(Reason.AFTER_SHUTDOWN)).broken() == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rule", "change"),
-    [
-        pytest.param(
-            "C20", lambda one: one.with_look(tagged=(node("r1", id="i-2"),)), id="another-node"
-        ),
-        pytest.param("C20", lambda one: one.with_look(by_id=node("r1")), id="the-node-runs"),
-        pytest.param(
-            "C20", lambda one: one.with_before(instance_id="i-9"), id="another-instance-pings"
-        ),
-        pytest.param("C11", lambda one: one.with_order(incarnation="other"), id="another-life"),
-        pytest.param("C9", lambda one: one.with_look(holds=("r1",)), id="held"),
-        pytest.param("C10", lambda one: one.with_look(lease=False), id="no-lease"),
-    ],
+    {
+        "another-node": ("C20", lambda one: one.with_look(tagged=(node("r1", id="i-2"),))),
+        "the-node-runs": ("C20", lambda one: one.with_look(by_id=node("r1"))),
+        "another-instance-pings": ("C20", lambda one: one.with_before(instance_id="i-9")),
+        "another-life": ("C11", lambda one: one.with_order(incarnation="other")),
+        "held": ("C9", lambda one: one.with_look(holds=("r1",))),
+        "no-lease": ("C10", lambda one: one.with_look(lease=False)),
+    },
 )
 def test_after_a_shutdown_of_ours_c20_has_conditions_of_its_own(rule: str, change: Change) -> None:
     assert change(released(Reason.AFTER_SHUTDOWN)).broken() == [rule]
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param(lambda one: one.with_before(first_ping_at=EPOCH), id="pinged-after-all"),
-        pytest.param(lambda one: one.with_look(tagged=(node("r1"),)), id="a-node-after-all"),
-        pytest.param(lambda one: one.with_look(listed=(node("r1"),)), id="a-listed-node"),
-    ],
+    {
+        "pinged-after-all": lambda one: one.with_before(first_ping_at=EPOCH),
+        "a-node-after-all": lambda one: one.with_look(tagged=(node("r1"),)),
+        "a-listed-node": lambda one: one.with_look(listed=(node("r1"),)),
+    },
 )
 def test_after_a_refused_create_a_sign_of_life_breaks_u6(change: Change) -> None:
     assert change(released(Reason.CREATE_REFUSED, pinged=False)).broken() == ["U6"]
@@ -382,17 +374,17 @@ def _asked(one: Evidence, by: str, **changes: Any) -> Evidence:
 
 
 @pytest.mark.parametrize("by", ["asked_by_tag", "asked_by_id"])
-@pytest.mark.parametrize(
+@cases(
     "changes",
-    [
-        pytest.param({}, id="not-asked"),
-        pytest.param({"denied_since": None}, id="not-denied"),
-        pytest.param({"denied_since": 1e9}, id="denied-too-short"),
-        pytest.param({"asked_at": 0.0}, id="asked-long-ago"),
-        pytest.param({"at": 0.0, "asked_at": None}, id="answered-long-ago"),
-        pytest.param({"gap_s": 600.1}, id="too-far-apart"),
-        pytest.param({"malformed": True}, id="no-node-s-id"),
-    ],
+    {
+        "not-asked": {},
+        "not-denied": {"denied_since": None},
+        "denied-too-short": {"denied_since": 1e9},
+        "asked-long-ago": {"asked_at": 0.0},
+        "answered-long-ago": {"at": 0.0, "asked_at": None},
+        "too-far-apart": {"gap_s": 600.1},
+        "no-node-s-id": {"malformed": True},
+    },
 )
 def test_one_that_pings_is_freed_on_unbroken_denials_alone_p6(
     by: str, changes: dict[str, Any]

@@ -14,6 +14,7 @@ from nodemanager.core.model.settings import ELIGIBLE_WINDOW_S, WRITE_FAILURES, S
 from nodemanager.core.observe.history import History
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety import rate_limits
+from tests.cases import cases
 from tests.core.build import POOL, World, world
 
 SETTINGS = Settings(pool=POOL)
@@ -187,10 +188,7 @@ def test_what_an_operator_looked_at_stays_so_over_other_causes() -> None:
     assert breakers.joined(again, Breaker()).looked_at == 99.0
 
 
-@pytest.mark.parametrize(
-    ("looked_at", "opens"),
-    [pytest.param(50.0, True, id="before"), pytest.param(200.0, False, id="since")],
-)
+@cases(("looked_at", "opens"), {"before": (50.0, True), "since": (200.0, False)})
 def test_what_could_be_freed_when_an_operator_looked_is_not_counted_b1(
     looked_at: float, opens: bool
 ) -> None:

@@ -16,16 +16,14 @@ from nodemanager.core.model.world import CloudState, WorkerState
 from nodemanager.core.observe.history import History, Turned
 from nodemanager.core.observe.nodes_since import turned_bad
 from nodemanager.core.observe.snapshot import Flight
+from tests.cases import cases
 from tests.core.build import World, claim, incarnation_of, node
 from tests.core.nodes import pool_of, say
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
-    ("bad", "opens"),
-    [pytest.param(3, False, id="at-the-fraction"), pytest.param(4, True, id="past")],
-)
+@cases(("bad", "opens"), {"at-the-fraction": (3, False), "past": (4, True)})
 def test_more_than_collapse_fraction_turned_down_destroys_none_and_opens_d9(
     bad: int, opens: bool
 ) -> None:
@@ -82,12 +80,9 @@ def test_a_node_that_was_down_before_an_operator_killed_it_is_of_the_wave_d9_o2(
     assert made.destroyed == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("meanwhile", "opens"),
-    [
-        pytest.param(WorkerState.DOWN, True, id="down-all-the-time"),
-        pytest.param(WorkerState.BUSY, False, id="well-in-between"),
-    ],
+    {"down-all-the-time": (WorkerState.DOWN, True), "well-in-between": (WorkerState.BUSY, False)},
 )
 @pytest.mark.parametrize("step", [7200.0, -7200.0])
 def test_a_node_in_its_boot_grace_again_by_a_jump_is_of_the_wave_until_it_is_well_d9_t1(
@@ -243,9 +238,7 @@ def test_untagged_nodes_do_not_dilute_a_wave_d9_d11() -> None:
     assert made.breaker.cause is Cause.MASS_SILENCE
 
 
-@pytest.mark.parametrize(
-    ("still", "open_"), [pytest.param(2, True, id="too-many"), pytest.param(1, False, id="few")]
-)
+@cases(("still", "open_"), {"too-many": (2, True), "few": (1, False)})
 def test_mass_silence_closes_when_few_are_still_bad_b3(still: int, open_: bool) -> None:
     made = pool_of(10)
     say(made, WorkerState.BUSY, {f"r{number}" for number in range(5)})
@@ -272,13 +265,13 @@ def test_mass_silence_closes_when_each_is_confirmed_stopped_and_opens_no_more_fo
     assert not made.breaker.is_open
 
 
-@pytest.mark.parametrize(
+@cases(
     ("listed", "open_"),
-    [
-        pytest.param((CloudState.TERMINATED,), False, id="ended"),
-        pytest.param((CloudState.TERMINATED, CloudState.RUNNING), True, id="both"),
-        pytest.param((CloudState.RUNNING, CloudState.TERMINATED), True, id="both-turned-round"),
-    ],
+    {
+        "ended": ((CloudState.TERMINATED,), False),
+        "both": ((CloudState.TERMINATED, CloudState.RUNNING), True),
+        "both-turned-round": ((CloudState.RUNNING, CloudState.TERMINATED), True),
+    },
 )
 def test_a_node_that_is_listed_as_ended_and_as_running_has_not_ended_b3_l4(
     listed: tuple[CloudState, ...], open_: bool
@@ -304,9 +297,7 @@ def test_recovered_nodes_do_not_close_it_while_others_fell_silent_since_b3() -> 
     assert made.destroyed == []
 
 
-@pytest.mark.parametrize(
-    ("still", "open_"), [pytest.param(3, True, id="too-many"), pytest.param(2, False, id="few")]
-)
+@cases(("still", "open_"), {"too-many": (3, True), "few": (2, False)})
 def test_who_turned_bad_while_it_was_open_is_of_the_same_wave_however_long_ago_b3(
     still: int, open_: bool
 ) -> None:
@@ -349,10 +340,7 @@ def test_a_silent_node_that_no_listing_shows_turns_bad_anew_until_one_shows_it_d
     assert history.turned == {"i-1": Turned(500.0, 50.0), "i-2": Turned(510.0, 505.0)}
 
 
-@pytest.mark.parametrize(
-    ("second", "opens"),
-    [pytest.param(6000.0, True, id="in-one-window"), pytest.param(9000.0, False, id="in-two")],
-)
+@cases(("second", "opens"), {"in-one-window": (6000.0, True), "in-two": (9000.0, False)})
 def test_who_turned_bad_in_a_collapsed_listing_is_counted_among_all_once_they_are_listed_d9_l3(
     second: float, opens: bool
 ) -> None:
@@ -379,10 +367,7 @@ def test_who_turned_bad_in_a_collapsed_listing_is_counted_among_all_once_they_ar
     assert made.destroyed == ([] if opens else ["i-r4", "i-r5"])
 
 
-@pytest.mark.parametrize(
-    ("second", "opens"),
-    [pytest.param(0.0, True, id="in-one-window"), pytest.param(10_000.0, False, id="in-two")],
-)
+@cases(("second", "opens"), {"in-one-window": (0.0, True), "in-two": (10_000.0, False)})
 def test_who_was_destroyed_is_of_the_wave_of_who_is_counted_after_a_collapse_d9_l3(
     second: float, opens: bool
 ) -> None:
@@ -436,13 +421,13 @@ def test_a_node_on_its_way_out_that_is_out_of_sight_for_a_while_is_of_the_wave_d
     assert made.breaker.cause is Cause.MASS_SILENCE
 
 
-@pytest.mark.parametrize(
+@cases(
     ("down_at", "silent_at", "opens"),
-    [
-        pytest.param(4000.0, 0.0, True, id="within-a-window-of-its-turning"),
-        pytest.param(11_000.0, 0.0, True, id="within-a-window-of-now"),
-        pytest.param(0.0, 8000.0, False, id="within-neither"),
-    ],
+    {
+        "within-a-window-of-its-turning": (4000.0, 0.0, True),
+        "within-a-window-of-now": (11_000.0, 0.0, True),
+        "within-neither": (0.0, 8000.0, False),
+    },
 )
 def test_a_node_that_was_out_of_sight_is_of_the_wave_in_which_it_fell_silent_d9(
     down_at: float, silent_at: float, opens: bool
@@ -467,12 +452,9 @@ def test_a_node_that_was_out_of_sight_is_of_the_wave_in_which_it_fell_silent_d9(
     assert made.destroyed == ([] if opens else ["i-r4"])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("known_to_end", "opens"),
-    [
-        pytest.param(set[str](), True, id="out-of-sight"),
-        pytest.param({"i-r4", "i-r5", "i-r6"}, False, id="ended"),
-    ],
+    {"out-of-sight": (set[str](), True), "ended": ({"i-r4", "i-r5", "i-r6"}, False)},
 )
 def test_who_is_out_of_sight_may_be_one_of_five_and_hides_no_wave_d9(
     known_to_end: set[str], opens: bool
@@ -494,13 +476,13 @@ def test_who_is_out_of_sight_may_be_one_of_five_and_hides_no_wave_d9(
     assert made.destroyed == ([] if opens else ["i-r0", "i-r1"])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("launched_at", "opens"),
-    [
-        pytest.param(570.0, True, id="just-before-the-window-ends"),
-        pytest.param(650.0, True, id="or-so-by-a-clock-that-is-off"),
-        pytest.param(670.0, False, id="surely-after"),
-    ],
+    {
+        "just-before-the-window-ends": (570.0, True),
+        "or-so-by-a-clock-that-is-off": (650.0, True),
+        "surely-after": (670.0, False),
+    },
 )
 def test_a_fifth_that_may_have_been_there_makes_it_a_wave_however_many_come_later_d9(
     launched_at: float, opens: bool
@@ -527,9 +509,7 @@ def test_a_fifth_that_may_have_been_there_makes_it_a_wave_however_many_come_late
     assert made.destroyed == ([] if opens else ["i-r0", "i-r1"])
 
 
-@pytest.mark.parametrize(
-    "pool", [pytest.param(None, id="untagged"), pytest.param("other", id="of-another-pool")]
-)
+@cases("pool", {"untagged": None, "of-another-pool": "other"})
 def test_a_node_that_becomes_ours_is_of_the_wave_in_which_it_fell_silent_d9_d11(
     pool: str | None,
 ) -> None:
@@ -579,10 +559,7 @@ def test_silence_counts_from_half_its_window_on_whatever_the_node_said_before_it
     assert made.breaker.cause is Cause.MASS_SILENCE
 
 
-@pytest.mark.parametrize(
-    ("second", "opens"),
-    [pytest.param(5400.0, True, id="in-one-window"), pytest.param(9000.0, False, id="in-two")],
-)
+@cases(("second", "opens"), {"in-one-window": (5400.0, True), "in-two": (9000.0, False)})
 def test_who_stands_in_a_destroyed_nodes_place_was_not_of_those_among_whom_it_turned_d9(
     second: float, opens: bool
 ) -> None:

@@ -26,6 +26,7 @@ from nodemanager.core.operate.backlog import (
     node_version,
 )
 from nodemanager.errors import BadRequest, NotSent
+from tests.cases import cases
 from tests.core.build import POOL, incarnation_of, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene, nothing_is_wrong
 from tests.core.execute.explored.forbidden import Bans
@@ -163,19 +164,13 @@ def _asks_the_node_alone(order: AdoptOrder, node: CloudNode | None, *given: Any)
     return Verdict(Kind.ADOPT, Reason.ADOPTED, order.node_id)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("guard", "without", "noticed"),
-    [
-        pytest.param(
-            "confirm_adoption", _asks_not_the_node, "not as it was named", id="the-last-look"
-        ),
-        pytest.param(
-            "confirm_adoption", _asks_the_node_alone, "nothing may be written", id="what-stands"
-        ),
-        pytest.param(
-            "_is_over", lambda *given: False, "nobody wants it any more", id="still-wanted"
-        ),
-    ],
+    {
+        "the-last-look": ("confirm_adoption", _asks_not_the_node, "not as it was named"),
+        "what-stands": ("confirm_adoption", _asks_the_node_alone, "nothing may be written"),
+        "still-wanted": ("_is_over", lambda *given: False, "nobody wants it any more"),
+    },
 )
 def test_the_exploration_notices_a_guard_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, guard: str, without: Any, noticed: str

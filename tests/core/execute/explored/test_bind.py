@@ -16,6 +16,7 @@ from nodemanager.core.execute.workflow import Seen
 from nodemanager.core.model.world import Claim, Record
 from nodemanager.core.plan.orders import BindOrder
 from nodemanager.errors import Conflict, NoSuchRecord
+from tests.cases import cases
 from tests.core.build import claim, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene, nothing_is_wrong
 from tests.core.execute.explored.forbidden import Bans
@@ -117,12 +118,12 @@ def _asks_the_record_alone(order: BindOrder, record: Record | None, seen: Seen) 
     return replace(claim, node_id=order.node_id)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("without", "noticed"),
-    [
-        pytest.param(_asks_for_no_life, "another life was told our node", id="of-this-life"),
-        pytest.param(_asks_the_record_alone, "though none may be", id="what-stands-now"),
-    ],
+    {
+        "of-this-life": (_asks_for_no_life, "another life was told our node"),
+        "what-stands-now": (_asks_the_record_alone, "though none may be"),
+    },
 )
 def test_the_exploration_notices_a_guard_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, without: Any, noticed: str

@@ -34,6 +34,7 @@ from nodemanager.core.replay.fold import after_fact
 from nodemanager.core.safety.breaker import opened
 from nodemanager.core.safety.orders import NEVER, CleanOrder, order_release
 from nodemanager.errors import Conflict, TooLate
+from tests.cases import cases
 from tests.core.build import World, claim, incarnation_of, node, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene
 
@@ -354,79 +355,66 @@ def _is_unwritten(*_: Any) -> bool:
 NEVER_WRITTEN = property(_is_unwritten)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kind", "subject", "guard", "without"),
-    [
-        pytest.param(
-            (Reason.STALE_SLOT, CAS), clean, "confirm_clean", _trusts_the_plan, id="the-last-look"
-        ),
-        pytest.param(
+    {
+        "the-last-look": ((Reason.STALE_SLOT, CAS), clean, "confirm_clean", _trusts_the_plan),
+        "c20-is-written-first": (
             (Reason.AFTER_SHUTDOWN, CAS),
             clean.Looking,
             "is_written",
             NEVER_WRITTEN,
-            id="c20-is-written-first",
         ),
-        pytest.param(
+        "signs-of-life": (
             (Reason.STALE_SLOT, CAS),
             pre_write_check,
             "_sign_of_life",
             lambda *_: None,
-            id="signs-of-life",
         ),
-        pytest.param(
+        "lease-breaker-pause": (
             (Reason.STALE_SLOT, CAS),
             pre_write_check,
             "_still_permitted",
             lambda *_: None,
-            id="lease-breaker-pause",
         ),
-        pytest.param(
+        "listing-short-is-asked-again": (
             (Reason.STALE_SLOT, CAS),
             pre_write_check,
             "_can_be_told",
             lambda *_: None,
-            id="listing-short-is-asked-again",
         ),
-        pytest.param(
+        "listing-short-behind-a-fence": (
             (Reason.STALE_SLOT, FENCED),
             pre_write_check,
             "_can_be_told",
             lambda *_: None,
-            id="listing-short-behind-a-fence",
         ),
-        pytest.param(
-            (Reason.STALE_SLOT, FENCED), clean, "_confirmed", _writes_at_once, id="the-fence"
-        ),
-        pytest.param(
+        "the-fence": ((Reason.STALE_SLOT, FENCED), clean, "_confirmed", _writes_at_once),
+        "what-moved-before-the-fence": (
             (Reason.STALE_SLOT, FENCED),
             clean,
             "fenced_order",
             _compares_nothing,
-            id="what-moved-before-the-fence",
         ),
-        pytest.param(
+        "the-fence-before-an-unknown-write": (
             (Reason.STALE_SLOT, FENCED),
             clean,
             "doubt",
             _lifts_at_once,
-            id="the-fence-before-an-unknown-write",
         ),
-        pytest.param(
+        "whose-life-it-was": (
             (Reason.STALE_SLOT, CAS),
             clean,
             "_life_ended",
             lambda *_: CloudPollBegun(0.0),
-            id="whose-life-it-was",
         ),
-        pytest.param(
+        "what-took-effect-is-known": (
             (Reason.AFTER_SHUTDOWN, CAS),
             clean,
             "is_done",
             lambda *_: False,
-            id="what-took-effect-is-known",
         ),
-    ],
+    },
 )
 def test_the_exploration_notices_a_guard_that_is_gone(
     monkeypatch: pytest.MonkeyPatch,

@@ -22,6 +22,7 @@ from nodemanager.core.model.settings import LATE_ORDER_S
 from nodemanager.core.model.world import Guarantee, Record, WorkerState
 from nodemanager.core.plan.orders import DrainOrder
 from nodemanager.errors import SchedulerRefused
+from tests.cases import cases
 from tests.core.build import claim, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene, nothing_is_wrong
 
@@ -159,16 +160,15 @@ def test_no_drain_is_believed_that_one_of_ours_may_undo(record_property: Any) ->
     nothing_is_wrong(explored(), Dispatch, record_property)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("guard", "without"),
-    [
-        pytest.param("may_tell_scheduler", lambda *given: True, id="d12-the-look-before-it"),
-        pytest.param(
+    {
+        "d12-the-look-before-it": ("may_tell_scheduler", lambda *given: True),
+        "d12-what-is-known": (
             "SchedulerTold",
             lambda record, host, on, unclear=False: SchedulerTold(record, host, on or True),
-            id="d12-what-is-known",
         ),
-    ],
+    },
 )
 def test_the_exploration_notices_a_guard_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, guard: str, without: Any

@@ -19,6 +19,7 @@ from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.observe.facts import CloudPollBegun
 from nodemanager.core.plan.due import PruneOrder
 from nodemanager.errors import Conflict, NoSuchRecord
+from tests.cases import cases
 from tests.core.build import claim, cleaned, node, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene, nothing_is_wrong
 from tests.core.execute.explored.forbidden import Bans
@@ -113,12 +114,12 @@ def _trusts_the_plan(*given: Any) -> Verdict:
     return Verdict(prune.Kind.PRUNE, order.reason, order.uuid)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("guard", "without"),
-    [
-        pytest.param("confirm_prune", _trusts_the_plan, id="the-last-look"),
-        pytest.param("_explained", lambda *given: CloudPollBegun(0.0), id="explained"),
-    ],
+    {
+        "the-last-look": ("confirm_prune", _trusts_the_plan),
+        "explained": ("_explained", lambda *given: CloudPollBegun(0.0)),
+    },
 )
 def test_the_exploration_notices_a_guard_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, guard: str, without: Any

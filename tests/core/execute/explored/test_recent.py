@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from nodemanager.core.execute.clean import (
     Checking,
     Clean,
@@ -31,16 +29,17 @@ from nodemanager.core.execute.workflow import About, Action, Answered, End, Ende
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Guarantee, WorkerState
 from nodemanager.core.observe.snapshot import Flight
+from tests.cases import cases
 from tests.core.build import world
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reason", "counts"),
-    [
-        pytest.param(Reason.IDLE_BEYOND_DEMAND, 0, id="idle"),
-        pytest.param(Reason.UNPAIRED, 1, id="unpaired"),
-        pytest.param(Reason.BOOT_FAILED, 1, id="never-pinged"),
-    ],
+    {
+        "idle": (Reason.IDLE_BEYOND_DEMAND, 0),
+        "unpaired": (Reason.UNPAIRED, 1),
+        "never-pinged": (Reason.BOOT_FAILED, 1),
+    },
 )
 def test_a_destroyed_node_counts_against_the_cycle_but_for_an_idle_one_d9(
     reason: Reason, counts: int
@@ -67,12 +66,12 @@ def test_a_clean_counts_from_its_fence_on_and_its_end_adds_nothing_c10() -> None
     assert after_end(recent, done, 25.0, at_work.settings).cleaned_at == (5.0,)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reason", "learned"),
-    [
-        pytest.param(Reason.STALE_SLOT, (FenceStands(),), id="of-the-plan"),
-        pytest.param(Reason.CREATE_REFUSED, (), id="a-claim-is-a-node-to-be"),
-    ],
+    {
+        "of-the-plan": (Reason.STALE_SLOT, (FenceStands(),)),
+        "a-claim-is-a-node-to-be": (Reason.CREATE_REFUSED, ()),
+    },
 )
 def test_a_fence_put_up_once_more_counts_once_more_c10(
     reason: Reason, learned: tuple[FenceStands, ...]
@@ -181,16 +180,16 @@ def ended_shutdown(state: type[Asking | Destroying | Looking], outcome: str | No
     return End(Key(Action.SHUTDOWN, "i-r1"), at, About("r1", "i-r1"), 1.0, ended)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("state", "outcome", "is_late"),
-    [
-        pytest.param(Asking, "gone", True, id="denied"),
-        pytest.param(Asking, "expired", True, id="given-up"),
-        pytest.param(Asking, None, True, id="passed-over"),
-        pytest.param(Destroying, "expired", True, id="never-answered"),
-        pytest.param(Destroying, "failed", False, id="refused"),
-        pytest.param(Looking, None, False, id="never-sent"),
-    ],
+    {
+        "denied": (Asking, "gone", True),
+        "given-up": (Asking, "expired", True),
+        "passed-over": (Asking, None, True),
+        "never-answered": (Destroying, "expired", True),
+        "refused": (Destroying, "failed", False),
+        "never-sent": (Looking, None, False),
+    },
 )
 def test_a_destroy_that_was_sent_may_take_effect_until_action_timeout_later_d12(
     state: type[Asking | Destroying | Looking], outcome: str | None, is_late: bool

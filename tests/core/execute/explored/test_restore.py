@@ -19,6 +19,7 @@ from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Record
 from nodemanager.core.safety.breaker import opened
 from nodemanager.errors import Conflict, NoSuchRecord, StoreRefused
+from tests.cases import cases
 from tests.core.build import claim, cleaned, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene, nothing_is_wrong
 from tests.core.execute.explored.forbidden import Bans
@@ -149,20 +150,14 @@ def _asks_not_the_record(order: RestoreOrder, record: Record | None, seen: Seen)
     return confirm_restore(order, cleaned("r1", at=1.0) if record else None, seen)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("guard", "without", "noticed"),
-    [
-        pytest.param(
-            "confirm_restore", _asks_not_the_record, "somebody has it", id="free-at-the-last-look"
-        ),
-        pytest.param(
-            "confirm_restore", _asks_the_record_alone, "nothing may be written", id="what-stands"
-        ),
-        pytest.param(
-            "confirm_restore", _asks_the_record_alone, "nobody needs it", id="still-needed"
-        ),
-        pytest.param("WriteInDoubt", restore.Restored, "nobody expects it", id="in-doubt"),
-    ],
+    {
+        "free-at-the-last-look": ("confirm_restore", _asks_not_the_record, "somebody has it"),
+        "what-stands": ("confirm_restore", _asks_the_record_alone, "nothing may be written"),
+        "still-needed": ("confirm_restore", _asks_the_record_alone, "nobody needs it"),
+        "in-doubt": ("WriteInDoubt", restore.Restored, "nobody expects it"),
+    },
 )
 def test_the_exploration_notices_a_guard_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, guard: str, without: Any, noticed: str

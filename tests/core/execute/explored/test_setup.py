@@ -41,6 +41,7 @@ from nodemanager.core.model.world import (
 from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.orders import BootOrder
 from nodemanager.errors import CapacityUnavailable, NoSuchRecord, PlaceFull, Throttled
+from tests.cases import cases
 from tests.core.build import POOL, SMALL, World, world
 from tests.core.execute.explored.explorer import NOW, Answer, Explored, Explorer, Scene
 
@@ -404,13 +405,13 @@ def _repeats(order: Any, record: Any, tries: int, seen: Any) -> Any:
     return Step(setup.Waiting(order, record, tries), (Wait(1.0),))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("guard", "without", "tokens"),
-    [
-        pytest.param("confirm_setup", _nothing, True, id="u10-asked-again"),
-        pytest.param("_again", _repeats, False, id="u9-repeated-without-tokens"),
-        pytest.param("CREATE_WITHIN_S", 1e9, True, id="u5-an-old-claim"),
-    ],
+    {
+        "u10-asked-again": ("confirm_setup", _nothing, True),
+        "u9-repeated-without-tokens": ("_again", _repeats, False),
+        "u5-an-old-claim": ("CREATE_WITHIN_S", 1e9, True),
+    },
 )
 def test_the_exploration_notices_a_guard_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, guard: str, without: Any, tokens: bool
@@ -430,12 +431,12 @@ def _as_created(original: Any) -> Any:
     return not_created
 
 
-@pytest.mark.parametrize(
+@cases(
     ("guard", "without", "told"),
-    [
-        pytest.param("_may_ask", lambda *given: True, "B2", id="b2-asked-where-it-may-destroy"),
-        pytest.param("_not_created", _as_created(setup._not_created), "D6", id="d6-a-late-refusal"),
-    ],
+    {
+        "b2-asked-where-it-may-destroy": ("_may_ask", lambda *given: True, "B2"),
+        "d6-a-late-refusal": ("_not_created", _as_created(setup._not_created), "D6"),
+    },
 )
 def test_the_exploration_notices_what_is_wrong_with_a_slow_create(
     monkeypatch: pytest.MonkeyPatch, guard: str, without: Any, told: str

@@ -38,6 +38,7 @@ from nodemanager.core.observe.listing_history import Absence
 from nodemanager.core.plan import destroy
 from nodemanager.core.plan.destroy import ShutdownEvidence, ShutdownOrder
 from nodemanager.errors import CloudError, Throttled
+from tests.cases import cases
 from tests.core.build import SMALL, World, node, world
 from tests.core.execute.explored.explorer import Explored, Explorer, Scene
 from tests.core.nodes import pinging
@@ -310,13 +311,13 @@ def _frees_nothing(order: Any, seen: Any) -> Any:
     return Step(None, ended=shutdown.Ended("gone"))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("guard", "without"),
-    [
-        pytest.param("confirm_shutdown", _trusts_the_plan, id="d2-the-last-look"),
-        pytest.param("judge_gone", _believes_at_once, id="d3-gone-too-early"),
-        pytest.param("_gone", _frees_nothing, id="c20-nothing-freed"),
-    ],
+    {
+        "d2-the-last-look": ("confirm_shutdown", _trusts_the_plan),
+        "d3-gone-too-early": ("judge_gone", _believes_at_once),
+        "c20-nothing-freed": ("_gone", _frees_nothing),
+    },
 )
 def test_the_exploration_notices_a_guard_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, guard: str, without: Any
@@ -325,23 +326,21 @@ def test_the_exploration_notices_a_guard_that_is_gone(
     assert Explorer(TinyShutdown(), max_faults=1).explore().wrong
 
 
-@pytest.mark.parametrize(
+@cases(
     ("module", "guard", "without"),
-    [
-        pytest.param(destroy, "_not_done", lambda *given: None, id="d2-asked-again"),
-        pytest.param(
+    {
+        "d2-asked-again": (destroy, "_not_done", lambda *given: None),
+        "freed-before-it-is-told": (
             shutdown,
             "_marking",
             lambda state, event, seen: shutdown._freed(state.order, seen),
-            id="freed-before-it-is-told",
         ),
-        pytest.param(
+        "never-told": (
             shutdown,
             "_gone",
             lambda order, seen: shutdown._told_gone(shutdown._freed(order, seen), order, seen),
-            id="never-told",
         ),
-    ],
+    },
 )
 def test_the_exploration_notices_a_guard_of_the_scheduler_that_is_gone(
     monkeypatch: pytest.MonkeyPatch, module: Any, guard: str, without: Any
@@ -350,12 +349,12 @@ def test_the_exploration_notices_a_guard_of_the_scheduler_that_is_gone(
     assert explored_with_scheduler().wrong
 
 
-@pytest.mark.parametrize(
+@cases(
     ("error", "refused"),
-    [
-        pytest.param(Throttled("slow down"), True, id="refused"),
-        pytest.param(CloudError("timeout"), False, id="of-unknown-outcome"),
-    ],
+    {
+        "refused": (Throttled("slow down"), True),
+        "of-unknown-outcome": (CloudError("timeout"), False),
+    },
 )
 @pytest.mark.parametrize("kind", [shutdown.Destroying, shutdown.GivenUp])
 def test_only_a_destroy_that_was_refused_explains_no_absence_l3(
