@@ -24,7 +24,6 @@ from tests.contract.stores import (
     pinged,
     read,
     real_cas_stores,
-    real_fenced_stores,
     real_stores,
 )
 
@@ -287,42 +286,6 @@ def test_a_clean_judged_before_a_ping_is_a_conflict_and_frees_nothing(backend):
     with pytest.raises(Conflict):
         backend.store.clean(record, "stale_slot")
     assert read(backend, record) == now
-
-
-@real_cas_stores
-def test_a_ping_and_a_clean_never_both_win(backend):
-    for _ in range(8):
-        record = pinged(backend, local_ipv4="10.1.2.3")
-        with ThreadPoolExecutor(2) as threads:
-            answer = threads.submit(backend.ping, record)
-            clean = threads.submit(backend.store.clean, record, "stale_slot")
-            freed, heard = clean.exception() is None, answer.result().status_code == 200
-        assert freed != heard
-        assert read(backend, record).holds_anything == heard
-        if heard:
-            backend.store.clean(read(backend, record), "stale_slot")
-
-
-@real_fenced_stores
-def test_behind_a_fence_a_ping_and_a_clean_never_both_win(backend):
-    for _ in range(8):
-        record = pinged(backend, local_ipv4="10.1.2.3")
-        with ThreadPoolExecutor(2) as threads:
-            answer = threads.submit(backend.ping, record)
-            fence = threads.submit(backend.store.fence, record)
-            heard = answer.result().status_code == 200
-        if fence.exception() is not None:
-            assert isinstance(fence.exception(), Conflict)
-            assert heard
-        elif heard:
-            assert fence.result().last_ping_at > record.last_ping_at
-            back = backend.store.unfence(read(backend, record), record.ping_secret)
-            assert backend.ping(back).status_code == 200
-        else:
-            assert backend.ping(record).status_code == 401
-            assert fence.result().last_ping_at == record.last_ping_at
-        backend.store.clean(read(backend, record), "stale_slot")
-        assert backend.ping(record).status_code == 401
 
 
 @fenced_stores

@@ -52,73 +52,43 @@ def problems(**sections: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("credentials", "endpoint", "sts"),
+    ("text", "address"),
     [
-        pytest.param(
-            {},
-            "https://ec2.us-east-1.amazonaws.com:443",
-            "https://sts.us-east-1.amazonaws.com:443",
-            id="default-region",
-        ),
-        pytest.param(
-            {"region": "eu-central-1"},
-            "https://ec2.eu-central-1.amazonaws.com:443",
-            "https://sts.eu-central-1.amazonaws.com:443",
-            id="region",
-        ),
-        pytest.param(
-            {"region": "cn-north-1"},
-            "https://ec2.cn-north-1.amazonaws.com.cn:443",
-            "https://sts.cn-north-1.amazonaws.com.cn:443",
-            id="china",
-        ),
-        pytest.param(
-            {"region": "mx-central-1"},
-            "https://ec2.mx-central-1.amazonaws.com:443",
-            "https://sts.mx-central-1.amazonaws.com:443",
-            id="a-region-libcloud-does-not-know",
-        ),
-        pytest.param(
-            {"endpoint": "cloud.example.org:8773"},
-            "https://cloud.example.org:8773",
-            "https://cloud.example.org:8773",
-            id="host-and-port",
-        ),
-        pytest.param(
-            {"endpoint": "https://cloud.example.org/services/compute/"},
+        ("cloud.example.org:8773", "https://cloud.example.org:8773"),
+        (
+            "https://cloud.example.org/services/compute/",
             "https://cloud.example.org:443/services/compute",
-            "https://cloud.example.org:443/services/compute",
-            id="url-with-path",
         ),
-        pytest.param(
-            {"endpoint": "http://[::1]:5000", "sts_endpoint": "http://localhost:5001"},
-            "http://[::1]:5000",
-            "http://localhost:5001",
-            id="loopback-http",
-        ),
-        pytest.param(
-            {"endpoint": "http://cloud.example.org", "insecure": "yes"},
-            "http://cloud.example.org:80",
-            "http://cloud.example.org:80",
-            id="insecure-http",
-        ),
-        pytest.param(
-            {"host": "127.0.0.1", "port": "5000", "secure": "no"},
-            "http://127.0.0.1:5000",
-            "http://127.0.0.1:5000",
-            id="libcloud-s-own-names",
-        ),
-        pytest.param(
-            {"endpoint": "vpce-0a.ec2.eu-west-1.vpce.amazonaws.com", "region": "eu-west-1"},
-            "https://vpce-0a.ec2.eu-west-1.vpce.amazonaws.com:443",
-            "https://sts.eu-west-1.amazonaws.com:443",
-            id="private-link",
-        ),
+        ("http://[::1]:5000", "http://[::1]:5000"),
     ],
 )
-def test_where_to_ask(credentials: dict[str, str], endpoint: str, sts: str) -> None:
-    access = adapter({**KEYS, **credentials})._provider.access
-    assert (str(access.endpoint), str(access.sts)) == (endpoint, sts)
+def test_an_endpoint_is_a_host_or_a_url_and_has_sts_too(text: str, address: str) -> None:
+    access = adapter({**KEYS, "endpoint": text})._provider.access
+    assert (str(access.endpoint), str(access.sts)) == (address, address)
+
+
+def test_sts_may_be_elsewhere_and_http_is_for_loopback_unless_the_file_says_so() -> None:
+    own = {"endpoint": "http://[::1]:5000", "sts_endpoint": "http://localhost:5001"}
+    assert str(adapter({**KEYS, **own})._provider.access.sts) == "http://localhost:5001"
+    plain = {"endpoint": "http://cloud.example.org", "insecure": "yes"}
+    assert (
+        str(adapter({**KEYS, **plain})._provider.access.endpoint) == "http://cloud.example.org:80"
+    )
+
+
+def test_an_endpoint_may_be_named_as_libcloud_does() -> None:
+    given = {"host": "127.0.0.1", "port": "5000", "secure": "no"}
+    assert str(adapter({**KEYS, **given})._provider.access.endpoint) == "http://127.0.0.1:5000"
+
+
+def test_a_region_that_libcloud_does_not_know_and_a_private_link_have_amazons_sts() -> None:
+    """The hosts of each partition are held against Amazon's own library below."""
+    access = adapter({**KEYS, "region": "mx-central-1"})._provider.access
+    assert str(access.endpoint) == "https://ec2.mx-central-1.amazonaws.com:443"
+    link = {"endpoint": "vpce-0a.ec2.eu-west-1.vpce.amazonaws.com", "region": "eu-west-1"}
+    access = adapter({**KEYS, **link})._provider.access
+    assert str(access.endpoint) == f"https://{link['endpoint']}:443"
+    assert str(access.sts) == "https://sts.eu-west-1.amazonaws.com:443"
 
 
 def test_a_time_out_under_cloud_credentials_is_the_forerunner_s() -> None:
