@@ -58,6 +58,10 @@ class CloudSite(ABC):
     """Answers that may lack things."""
     no_owner: ClassVar[Fault]
     """A list of nodes with one whose tags can't be read."""
+    odd_fields: ClassVar[Sequence[tuple[Callable[[Any], Any], str]]]
+    """What makes a field of a list's first node unreadable, and how its problem begins."""
+    nameless: ClassVar[Sequence[Callable[[Any], Any]]]
+    """What takes the id from a list's first node."""
     unknown_id: ClassVar[str]
     places: ClassVar[tuple[str, str]]
     """Two zones."""

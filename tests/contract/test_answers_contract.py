@@ -115,6 +115,31 @@ def test_what_is_not_wholly_the_cloud_s_answer_is_no_listing(
     assert len(site.driver.list_nodes().items) == 1
 
 
+def test_a_field_that_can_t_be_read_is_a_problem_of_a_node_that_is_listed_p3(
+    site: CloudSite,
+) -> None:
+    node = made(site)
+    for spoil, problem in site.odd_fields:
+        site.server.fault(site.listings[-1], times=2, after=spoil)
+        listing = site.driver.list_nodes()
+        site.server.heal(site.listings[-1])
+        assert [one.id for one in listing.items] == [node.id], problem
+        assert [one.is_absent for one in listing.items] == [False]
+        assert [line for line in listing.items[0].problems if line.startswith(problem)], problem
+
+
+def test_a_node_without_an_id_makes_the_listing_incomplete_and_the_others_stay(
+    site: CloudSite,
+) -> None:
+    for _ in range(2):
+        made(site)
+    for spoil in site.nameless:
+        site.server.fault(site.listings[-1], after=spoil)
+        listing = site.driver.list_nodes()
+        assert not listing.complete
+        assert len(listing.items) == 1
+
+
 # One node (C11, D3, P1a).
 
 

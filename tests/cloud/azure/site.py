@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.core.model.world import CloudNode, CloudState, Leftover, LeftoverKind
@@ -27,6 +28,16 @@ STATES = {
 """A machine that was deleted is not known any more, so none is terminated."""
 
 
+def first(change: Callable[[Any], object]) -> Any:
+    """A list whose first item is changed."""
+    return changed(lambda told: change(told["value"][0]))
+
+
+def added(item: object) -> Any:
+    """A list that begins with another item, in place of its first."""
+    return changed(lambda told: told["value"].__setitem__(0, item))
+
+
 class AzureSite(CloudSite):
     show, create = "virtualMachines.get", "virtualMachines.put"
     destroy = "virtualMachines.delete"
@@ -45,6 +56,18 @@ class AzureSite(CloudSite):
         (MACHINES, {"before": refusal("ResourceGroupNotFound", 404)}),
     )
     no_owner = (MACHINES, {"after": changed(lambda told: told["value"][0].update(tags=["x"]))})
+    odd_fields = (
+        (first(lambda one: one.update(tags=["x"])), "tags"),
+        (first(lambda one: one["properties"].pop("timeCreated")), "launch time"),
+        (first(lambda one: one["properties"].pop("hardwareProfile")), "size"),
+        (first(lambda one: one["properties"].pop("provisioningState")), "state"),
+    )
+    nameless = (
+        first(lambda one: one["properties"].pop("vmId")),
+        first(lambda one: one.pop("properties")),
+        added(None),
+        added("x"),
+    )
     unknown_id = "6695eb01-0000-4000-8000-97f2502e193f"
     places = ("1", "2")
 

@@ -188,44 +188,6 @@ def test_tag_names_have_no_case_at_azure(azure: AzureServer) -> None:
     assert (node.tags, node.name) == (asked.tags, asked.name)
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        pytest.param(lambda one: one.update(tags=["x"]), "tags", id="tags"),
-        pytest.param(lambda one: one["properties"].pop("timeCreated"), "launch time", id="time"),
-        pytest.param(lambda one: one["properties"].pop("hardwareProfile"), "size", id="size"),
-        pytest.param(lambda one: one["properties"].pop("provisioningState"), "state", id="state"),
-    ],
-)
-def test_a_field_that_cant_be_read_is_a_problem_of_a_node_that_is_listed_p3(
-    azure: AzureServer, change: Callable[[dict[str, Any]], object], problem: str
-) -> None:
-    ours = cloud(azure)
-    made = ours.create(order())
-    azure.fault(LIST, after=changed(first(change)))
-    (node,) = ours.list_nodes().items
-    assert node.id == made.id
-    assert [line for line in node.problems if line.startswith(problem)]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(first(lambda one: one["properties"].pop("vmId")), id="no-vm-id"),
-        pytest.param(first(lambda one: one.pop("properties")), id="no-properties"),
-        pytest.param(lambda told: told["value"].append(None), id="null-item"),
-        pytest.param(lambda told: told["value"].append("x"), id="text-item"),
-    ],
-)
-def test_a_node_without_an_id_makes_the_listing_incomplete(
-    azure: AzureServer, change: Callable[[Any], object]
-) -> None:
-    ours = cloud(azure)
-    ours.create(order())
-    azure.fault(LIST, after=changed(change))
-    assert not ours.list_nodes().complete
-
-
 # Asking for one.
 
 

@@ -30,6 +30,11 @@ def without(name: str) -> Callable[[Reply], Reply]:
     return lambda reply: end(replaced(f"<{name}>", "<other>")(reply))
 
 
+def without_first_id(reply: Reply) -> Reply:
+    body = reply.body.replace(b"<instanceId>", b"<instanceId/><no>", 1)
+    return Reply(reply.status, reply.headers, body.replace(b"</instanceId>", b"</no>", 1))
+
+
 class Ec2Site(CloudSite):
     show, create, destroy = "DescribeInstances", "RunInstances", "TerminateInstances"
     deletes = ("DeleteVolume", "DeleteNetworkInterface", "ReleaseAddress")
@@ -44,6 +49,13 @@ class Ec2Site(CloudSite):
         ("DescribeVolumes", {"after": without("volumeId")}),
     )
     no_owner = ("DescribeInstances", {"after": without("key")})
+    odd_fields = (
+        (replaced("launchTime", "noLaunchTime"), "launch time"),
+        (replaced("<launchTime>2", "<launchTime>x2"), "launch time"),
+        (replaced("instanceState>", "noState>"), "state"),
+        (without("key"), "tags"),
+    )
+    nameless = (without_first_id,)
     unknown_id = "i-0123456789abcdef0"
     places = ("us-east-1a", "us-east-1b")
     cut = staticmethod(moto_server.lost)

@@ -12,7 +12,6 @@ from nodemanager.errors import (
 from tests.cloud.ec2.helpers import cloud, order
 from tests.cloud.ec2.moto_server import (
     MotoServer,
-    Reply,
     plain,
     replaced,
 )
@@ -110,54 +109,6 @@ def test_raw_states_are_mapped(server: MotoServer) -> None:
         (node,) = ec2.list_nodes().items
         assert (node.state, node.raw_state) == (state, raw)
         assert node.is_absent is (raw == "terminated")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
-        pytest.param("launchTime", "noLaunchTime", "launch time", id="no-launch-time"),
-        pytest.param("<launchTime>2", "<launchTime>x2", "launch time", id="a-strange-launch-time"),
-        pytest.param("instanceState>", "noState>", "state", id="no-state"),
-        pytest.param("<key>", "<notKey>", "tags", id="a-tag-without-a-key"),
-    ],
-)
-def test_an_instance_that_is_malformed_is_kept_with_its_problems(
-    server: MotoServer, old: str, new: str, problem: str
-) -> None:
-    ec2 = cloud(server)
-    made = ec2.create(order())
-    closing = old.replace("<", "</"), new.replace("<", "</")
-
-    def spoil(reply: Reply) -> Reply:
-        reply = replaced(old, new)(reply)
-        return replaced(*closing)(reply) if old == "<key>" else reply
-
-    server.fault("DescribeInstances", after=spoil)
-    listed = ec2.list_nodes()
-    (node,) = listed.items
-    assert node.id == made.id
-    assert listed.complete
-    assert any(line.startswith(problem) for line in node.problems)
-    assert not node.is_absent
-
-
-def test_an_instance_without_an_id_makes_the_listing_incomplete(server: MotoServer) -> None:
-    ec2 = cloud(server)
-    ec2.create(order("compute-1"))
-    ec2.create(order("compute-2"))
-    made: list[str] = []
-
-    def first_id_goes(reply: Reply) -> Reply:
-        made.append("seen")
-        body = reply.body.replace(b"<instanceId>", b"<instanceId/><no>", 1)
-        body = body.replace(b"</instanceId>", b"</no>", 1)
-        return Reply(reply.status, reply.headers, body)
-
-    server.fault("DescribeInstances", after=first_id_goes)
-    listed = ec2.list_nodes()
-    assert made
-    assert not listed.complete
-    assert len(listed.items) == 1
 
 
 # Questions by id and by tag (C11).

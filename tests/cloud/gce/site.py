@@ -32,6 +32,16 @@ def no_labels(told: Any) -> None:
             one["labels"] = ["x"]
 
 
+def first(**fields: object) -> Any:
+    """The first instance of a list with those fields."""
+
+    def change(told: Any) -> None:
+        scope = next(one for one in told["items"].values() if one.get("instances"))
+        scope["instances"][0].update(fields)
+
+    return changed(change)
+
+
 class GceSite(CloudSite):
     show, create, destroy = "instances.get", "instances.insert", "instances.delete"
     deletes = ("disks.delete",)
@@ -48,6 +58,14 @@ class GceSite(CloudSite):
         (DISKS, {"after": changed(lambda told: told.pop("items"))}),
     )
     no_owner = (INSTANCES, {"after": changed(no_labels)})
+    odd_fields = (
+        (first(creationTimestamp="x"), "launch time"),
+        (first(status=None), "state"),
+        (first(machineType=7), "size"),
+        (first(labels=["x"]), "tags"),
+        (first(networkInterfaces="x"), "addresses"),
+    )
+    nameless = tuple(first(id=odd) for odd in (None, "", "no-number", {}, []))
     unknown_id = "1234567890123456789"
     places = (ZONE, "us-central1-b")
 

@@ -163,22 +163,6 @@ def test_a_node_with_a_field_that_cant_be_read_stays_in_the_listing(
         assert [node.id for node in listing.items] == [made.id], value
 
 
-@pytest.mark.parametrize("spoilt", [None, "", "no-number", {}, []])
-def test_an_instance_without_an_id_makes_the_listing_incomplete(
-    gce: GceServer, spoilt: object
-) -> None:
-    for _ in range(2):
-        by_hand(gce, labels={"nodemanager-pool": POOL})
-
-    def spoil(told: Any) -> None:
-        told["items"][f"zones/{ZONE}"]["instances"][0]["id"] = spoilt
-
-    gce.fault(LIST, after=changed(spoil))
-    listing = cloud(gce).list_nodes()
-    assert not listing.complete
-    assert len(listing.items) == 1
-
-
 @pytest.mark.parametrize(
     ("listing", "managed"),
     [

@@ -31,6 +31,16 @@ def no_tags(body: Any) -> Any:
     return {"servers": [{**one, "metadata": ["x"]} for one in body["servers"]]}
 
 
+def first(**fields: object) -> Any:
+    """A list whose first server has those fields."""
+
+    def change(body: Any) -> Any:
+        servers = body["servers"]
+        return {"servers": [{**one, **fields} for one in servers[:1]] + servers[1:]}
+
+    return changed(change)
+
+
 class OpenStackSite(CloudSite):
     show, create = "compute GET /servers/{id}", "compute POST /servers"
     destroy = "compute DELETE /servers/{id}"
@@ -52,6 +62,13 @@ class OpenStackSite(CloudSite):
         (PORTS, {"before": plain(404, "<h1>nginx</h1>")}),
     )
     no_owner = (SERVERS, {"after": changed(no_tags)})
+    odd_fields = (
+        (first(metadata="odd"), "tags"),
+        (first(created="yesterday"), "launch time"),
+        (first(flavor=None), "size"),
+        (first(addresses=None), "addresses"),
+    )
+    nameless = (first(id=None),)
     unknown_id = "6695eb01-0000-4000-8000-97f2502e193f"
     places = ("nova", "az-2")
     plain = staticmethod(plain)

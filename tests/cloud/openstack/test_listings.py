@@ -180,34 +180,6 @@ def test_only_nova_s_own_word_means_that_a_server_does_not_exist(
     assert ours.ask(UNKNOWN) is None
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "told"),
-    [
-        pytest.param("metadata", "odd", "tags", id="metadata"),
-        pytest.param("status", None, "state", id="status"),
-        pytest.param("created", "yesterday", "launch time", id="created"),
-        pytest.param("flavor", None, "size", id="flavor"),
-        pytest.param("addresses", None, "addresses", id="addresses"),
-    ],
-)
-def test_a_server_whose_field_is_odd_is_listed_with_a_problem(
-    openstack: OpenStackServer, field: str, value: Any, told: str
-) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
-
-    def spoilt(body: Any) -> Any:
-        return {"servers": [{**one, field: value} for one in body["servers"]]}
-
-    openstack.fault(LIST, times=2, after=changed(spoilt))
-    (seen,) = ours.list_nodes().items
-    assert seen.id == made.id
-    if field == "status":
-        assert seen.state is CloudState.UNKNOWN
-    else:
-        assert any(line.startswith(told) for line in seen.problems)
-
-
 STATES = {
     "ACTIVE": CloudState.RUNNING,
     "BUILD": CloudState.PENDING,
