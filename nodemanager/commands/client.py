@@ -212,7 +212,9 @@ class Client:
                 )
                 return _Answer(answer.status_code, answer.content)
         except requests.exceptions.SSLError as error:
-            raise ClientError(f"{self._url}: its certificate is not trusted: {error}") from error
+            # The innermost error says what it was; requests wraps it three times.
+            cause = getattr(error.args[0], "reason", error) if error.args else error
+            raise ClientError(f"{self._url}: no TLS connection: {cause}") from error
         except requests.ConnectionError as error:
             raise NobodyThereError(self._nobody()) from error
         except requests.Timeout as error:
@@ -272,6 +274,7 @@ def _message(answer: _Answer) -> str | None:
 def _why(answer: _Answer) -> str:
     try:
         error: Any = answer.json()
-        return f"{error.get('title', answer.status_code)}: {error.get('description', '')}"
+        title, more = str(error.get("title", answer.status_code)), error.get("description")
+        return f"{title}: {more}" if more else title
     except ValueError:
         return f"HTTP {answer.status_code}"

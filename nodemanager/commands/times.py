@@ -82,8 +82,21 @@ def _given(text: str) -> float:
 
 
 def time_option(name: str, help: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
-    """The option --NAME TIME, whose value is epoch seconds."""
-    return click.option(f"--{name}", type=_given, metavar="TIME", help=help)
+    """The option --NAME TIME, whose value is epoch seconds; --until must be after --since."""
+    return click.option(
+        f"--{name}", type=_given, metavar="TIME", help=help, callback=_after_the_other
+    )
+
+
+def _after_the_other(
+    ctx: click.Context, param: click.Parameter, value: float | None
+) -> float | None:
+    """Checks the range once the second of its ends is read, in whatever order they were given."""
+    ends = {**ctx.params, param.name: value}
+    since, until = ends.get("since"), ends.get("until")
+    if since is not None and until is not None and until <= since:
+        raise click.UsageError("--until must be a time after --since")
+    return value
 
 
 def local(at: float) -> str:

@@ -91,7 +91,7 @@ class Door:
         if self.exists and request.get_header("Authorization") is not None:
             self.refusals.note(Reason.WRONG_TOKEN, request.remote_addr)
             raise falcon.HTTPForbidden(
-                title="wrong token", description="it is [Manage] ManagementToken"
+                title="wrong token", description="send the one in [Manage] ManagementToken"
             )
         return False
 

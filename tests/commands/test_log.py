@@ -134,6 +134,23 @@ def test_since_and_until_bound_it_and_last_takes_the_end(recorded: Recorded, run
     assert run("--last", "1")[1] == run()[1].splitlines(keepends=True)[-1]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param("--since 1h --until 2h", id="in-order"),
+        pytest.param("--until 2h --since 1h", id="the-other-way-round"),
+        pytest.param("--since 2026-03-01 --until 2026-03-01", id="nothing-between"),
+    ],
+)
+def test_a_range_that_ends_before_it_begins_is_refused(
+    recorded: Recorded, run: Run, words: str
+) -> None:
+    """`log --since 1h --until 2h` said that the journal has no such events."""
+    code, printed, error = run(*words.split())
+    assert (code, printed) == (2, "")
+    assert "--until must be a time after --since" in error
+
+
 def test_reasons_choose_and_an_unknown_one_gets_the_nearest(recorded: Recorded, run: Run) -> None:
     told = run("--reason", "within_window", "--reason", "node_absent,held")[1]
     assert {one.split()[1] for one in events(told)} == {

@@ -132,6 +132,14 @@ def test_where_nobody_answers_the_files_mistakes_are_told(home: Path) -> None:
         Client(reach(home / "pool.cfg"), "http://127.0.0.1:1").status()
 
 
+def test_https_where_there_is_none_is_told_from_nobody(home: Path, serve: Serve) -> None:
+    """`no daemon answers`, it said, with the command that starts one."""
+    url = serve(port=0).url.replace("http:", "https:")
+    with pytest.raises(ClientError, match=f"{url}: no TLS connection") as caught:
+        client(home, url).status()
+    assert not isinstance(caught.value, NobodyThereError)
+
+
 def test_the_socket_is_its_groups_and_nobody_elses(home: Path, serve: Serve) -> None:
     serve()
     found = (home / "state" / control.NAME).stat()
