@@ -46,6 +46,10 @@ SERVERS = {
 # By when the last file that waits has begun, as a share of the other files.
 WAITS_BY = 0.6
 
+TESTS = Path(__file__).parent
+LONG = (TESTS, TESTS / "core" / "execute" / "explored", TESTS / "replay")
+"""Where the longest files of those that compute are."""
+
 # `--quick` leaves these out.
 NOT_QUICK = {"live", "server", "slow", "socket"}
 
@@ -120,7 +124,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The files that mostly wait, for nodes or for a server, spread among those that compute.
+    """The files in which a test waits, for nodes or for a server, spread among those that compute.
 
     So that the workers do not all wait at the same time, nor one of them for a long file at the
     end. Of those that wait, the ones that wait for a real Slurm come first, being the longest; of
@@ -129,10 +133,13 @@ def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = [path for path, here in files.items() if _waits(here[0])]
+    waiting = [path for path, here in files.items() if any(map(_waits, here))]
     others = [path for path in files if path not in waiting]
-    waiting.sort(key=lambda path: "slurm" not in servers_of(files[path][0]))
-    others.sort(key=lambda path: path.parent != Path(__file__).parent)
+    servers = {
+        path: {name for item in files[path] for name in servers_of(item)} for path in waiting
+    }
+    waiting.sort(key=lambda path: "slurm" not in servers[path])
+    others.sort(key=lambda path: path.parent not in LONG)
     turns = {path: WAITS_BY * turn / len(waiting) for turn, path in enumerate(waiting)}
     turns |= {path: turn / len(others) for turn, path in enumerate(others)}
     return [item for path in sorted(turns, key=turns.__getitem__) for item in files[path]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from dataclasses import dataclass, replace
 
 import pytest
@@ -156,7 +157,12 @@ FOUND = [
     pytest.param(1005050184, "B3", id="a-breaker-from-before-the-journal-could-be-read"),
     pytest.param(1005030019, "D15", id="a-spot-node-in-whose-place-min-nodes-pays-for-none"),
 ]
-"""The worlds that once broke a rule; of each rule `make test` plays the last."""
+"""The worlds that once broke a rule; of each kind of rule `make test` plays the last."""
+
+
+def kind_of(rule: str) -> str:
+    """Its letter; for what no number stands behind, its monitor's name."""
+    return rule.rstrip(string.digits)
 
 
 @dataclass(frozen=True)
@@ -209,7 +215,9 @@ def test_every_reason_is_given_in_some_world() -> None:
     assert not missing, "run `python -m tests.simulation.census`"
 
 
-@pytest.mark.parametrize(("seed", "rule"), newest_of_each(FOUND, lambda row: row.values[1]))
+@pytest.mark.parametrize(
+    ("seed", "rule"), newest_of_each(FOUND, lambda row: kind_of(row.values[1]))
+)
 def test_what_once_broke_a_rule_does_not_any_more(seed: int, rule: str) -> None:
     assert run(seed).violations == [], f"once it broke {rule}"
 
