@@ -25,7 +25,7 @@ OLD = 10 * HOUR
 
 ENDING = {"SHUTDOWN", "CLEAN"}
 """The kinds of verdicts that end a node, or free the record of one that ended."""
-ORDERING = {"order_release": 0, "_once_idle": 2}
+ORDERING = {"order_release": 0, "_once_idle": 1}
 """What orders a clean or a shutdown by the argument behind this one."""
 
 

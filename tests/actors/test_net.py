@@ -68,8 +68,8 @@ def test_no_answer_that_an_adapter_can_not_digest_ends_an_actor(
 def test_an_error_in_a_decision_ends_the_process(make_rig: MakeRig) -> None:
     rig = busy(make_rig)
     rig.start()
-    boom = mock.Mock(spec=decisions.decide, side_effect=TypeError("a bug of ours"))
-    with mock.patch("nodemanager.actors.daemon.decisions.decide", boom):
+    boom = mock.Mock(spec=decisions.plan, side_effect=TypeError("a bug of ours"))
+    with mock.patch("nodemanager.actors.daemon.decisions.plan", boom):
         rig.turn(3 * MINUTE)
     assert [type(error) for _, error in rig.deaths] == [TypeError]
     rig.deaths.clear()
