@@ -284,7 +284,7 @@ class Service:
         decision_log: log.Logger,
         pings: Callable[[], int] | None,
     ) -> Callable[[DecisionView], None]:
-        """Serve status and metrics of what is logged by `told` and shown from now on.
+        """Serve status and metrics of what is logged by `decision_log` and shown from now on.
 
         `pings` tells how many pings this process has answered, if it serves the registry.
         """

@@ -172,8 +172,8 @@ class Client:
         answer = self._send(method, path, body, must=must, within_s=within_s)
         if answer.status_code != 200:
             raise ClientError(_message(answer) or f"{self._url}{path}: {_why(answer)}")
-        told: Json = answer.json(_Object)
-        return told
+        answered: Json = answer.json(_Object)
+        return answered
 
     def _send(
         self,

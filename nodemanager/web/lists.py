@@ -55,15 +55,6 @@ from nodemanager.web.explain import SOURCE, ExplainResource, moment_of, no_such_
 from nodemanager.web.status import Board
 
 
-def add_why(app: Any, board: Board, workers: Workers) -> None:
-    routes: dict[str, Callable[..., Json]] = {
-        "/api/why": lambda decision, _, request: answer(decision, request.get_param("size")),
-        "/api/jobs/{id:path}": _job,
-    }
-    for path, ask in routes.items():
-        app.add_route(path, ExplainResource(board, workers, ask))
-
-
 def as_json(one: SizeWhy) -> Json:
     """One size of the answer of GET /api/why; each cause has its reason's sentence, `says`."""
     shown: Json = plain(asdict(one))
@@ -266,10 +257,13 @@ LISTS: Mapping[str, ListAnswer] = {
 
 
 def add_lists(app: Any, board: Board, workers: Workers) -> None:
+    """Add the routes of the lists, of one node and one job, and of why."""
     routes: dict[str, Callable[..., Json]] = {
-        f"/api/{name}": listed.asked for name, listed in LISTS.items()
+        **{f"/api/{name}": listed.asked for name, listed in LISTS.items()},
+        # Some clouds' ids contain slashes.
+        "/api/nodes/{id:path}": lambda decision, _, request, id: node(decision, id),
+        "/api/jobs/{id:path}": _job,
+        "/api/why": lambda decision, _, request: answer(decision, request.get_param("size")),
     }
-    # Some clouds' ids contain slashes.
-    routes["/api/nodes/{id:path}"] = lambda decision, _, request, id: node(decision, id)
     for path, ask in routes.items():
         app.add_route(path, ExplainResource(board, workers, ask))

@@ -56,7 +56,7 @@ from nodemanager.web.dashboard.site import Site, add_dashboard
 from nodemanager.web.dashboard.source import Source
 from nodemanager.web.door import Door
 from nodemanager.web.explain import add_explain, add_verify
-from nodemanager.web.lists import add_lists, add_why
+from nodemanager.web.lists import add_lists
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import Board, Status
 
@@ -97,7 +97,7 @@ def add_health(app: Any, health: Health) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A path that is answered with what `told` gives: whether all is well, and the answer."""
+    """A path that is answered with what `answer` gives: whether all is well, and the answer."""
 
     health: Health
     answer: Callable[[Health], tuple[bool, Json]]
@@ -208,7 +208,7 @@ class ManagementServer(HttpServer):
             add_backlog(app, commands, workers)
         if reload is not None:
             add_reload(app, reload, workers)
-        for add in (add_explain, add_lists, add_why, add_verify):
+        for add in (add_explain, add_lists, add_verify):
             add(app, board, workers)
         limits = limits_of(_SHARE)
         self.site: Site | None = None

@@ -34,7 +34,7 @@ class Invariants:
     _context: Context
     _unproven: set[str] = field(default_factory=set, init=False)
     _seen_again: frozenset[str] = frozenset()
-    _seen_told: frozenset[str] = frozenset()
+    _seen_reported: frozenset[str] = frozenset()
 
     def ended(self, end: End) -> None:
         """Check a clean that ended."""
@@ -105,9 +105,9 @@ class Invariants:
                 "late_s": listing.started_at - life.freed_at,
                 "detail": "a freed incarnation is listed again",
             }
-            if key not in self._seen_told:
+            if key not in self._seen_reported:
                 self._broken(life.record, [Violation("U8", measures)], None)
-        self._seen_told = (self._seen_told | self._seen_again) & again.keys()
+        self._seen_reported = (self._seen_reported | self._seen_again) & again.keys()
         self._seen_again = frozenset(again)
 
 

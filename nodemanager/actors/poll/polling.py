@@ -175,7 +175,7 @@ class CloudNodeListActor(PollingActor):
         super().__init__(context, every)
         self._account_at: float | None = None
         self._verified = False
-        self._untold: str | None = None
+        self._unreported: str | None = None
         """The account of the credentials, as long as no listing has told the daemon of it."""
         self._next: CloudDriver | None = None
         """The cloud with a changed file's credentials, until its account was compared (L5)."""
@@ -183,20 +183,20 @@ class CloudNodeListActor(PollingActor):
     def poll(self) -> None:
         self._offer()
         account, unverified = self._look_at_account()
-        self._untold = account or self._untold
+        self._unreported = account or self._unreported
         self._context.report(CloudPollBegun(self._context.clock.boottime()))
         started_at = self._context.clock.boottime()
         try:
             listed = _readable(self._context.cloud.list_nodes(), CloudNode)
         except Unauthorized:
             # The next keys may be another account's.
-            self._account_at = self._untold = None
+            self._account_at = self._unreported = None
             raise
         ended_at = self._context.clock.boottime()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
         image, error = self._image()
-        self._context.report(CloudListed(listing, self._untold, unverified, image, error))
-        self._untold = None
+        self._context.report(CloudListed(listing, self._unreported, unverified, image, error))
+        self._unreported = None
 
     def _offer(self) -> None:
         """Tell the daemon which account the next credentials lead to, as long as any wait."""
@@ -219,7 +219,7 @@ class CloudNodeListActor(PollingActor):
         self._next = None
         if message.is_ours:
             self._context.cloud = message.cloud
-            self._account_at = self._untold = None
+            self._account_at = self._unreported = None
             self._poll_at_once()
 
     def _poll_at_once(self) -> None:

@@ -213,7 +213,7 @@ class VerdictLog:
         self._not_restored: dict[str, Reason] = {}
         self._unlisted: dict[str, Reason] = {}
         self._short: frozenset[str] = frozenset()
-        self._short_told_at = 0.0
+        self._short_logged_at = 0.0
         self._cloud_notices: dict[str, CloudNotice] = {}
 
     def plan(self, plan: Plan, now: float) -> None:
@@ -317,12 +317,12 @@ class VerdictLog:
                 )
         new = [one for one in short if one.id not in self._short]
         # The answers come one by one, and a filter may be wrong for many nodes.
-        if new and (not self._short or now - self._short_told_at >= SUMMARY_EVERY_S):
+        if new and (not self._short or now - self._short_logged_at >= SUMMARY_EVERY_S):
             nodes = first_of([one.measures["node"] for one in short if one.measures], "unlisted")
             fields = {"record": new[0].id, **(new[0].measures or {}), **nodes, "source": "cloud"}
             tell_verdict(self._log, Event.LIST_SUSPECT, WARNING, new[0], fields, plan)
             self._short |= {one.id for one in short}
-            self._short_told_at = now
+            self._short_logged_at = now
         if not short:
             self._short = frozenset()
 
