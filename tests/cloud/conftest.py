@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from tests.cloud.json_http import CloudServer
 from tests.cloud.pings import PingServer, ping_server
 
 if TYPE_CHECKING:
@@ -35,56 +36,47 @@ def pings() -> Iterator[PingServer]:
         yield server
 
 
+S = TypeVar("S", bound=CloudServer)
+
+
+def as_new(server: S) -> Iterator[S]:
+    """The cloud as new; no request and no answer of the test may contradict the vendor's own
+    description of its API."""
+    server.reset()
+    yield server
+    wrong = server.wrong
+    server.reset()
+    assert wrong == []
+
+
 @pytest.fixture
 def server() -> Iterator[MotoServer]:
-    """EC2's API, an account as new. No request and no answer contradicts Amazon's own
-    description."""
+    """EC2's API."""
     # Moto takes seconds to import, and most files here do without.
     from tests.cloud.ec2.moto_server import shared
 
-    moto = shared()
-    moto.reset()
-    yield moto
-    assert moto.wrong == []
+    yield from as_new(shared())
 
 
 @pytest.fixture
 def gce() -> Iterator[GceServer]:
-    """Google's compute API, a project as new. No request and no answer contradicts Google's own
-    description."""
+    """Google's compute API."""
     from tests.cloud.gce.server import shared
 
-    google = shared()
-    google.reset()
-    yield google
-    wrong = google.wrong
-    google.reset()
-    assert wrong == []
+    yield from as_new(shared())
 
 
 @pytest.fixture
 def azure() -> Iterator[AzureServer]:
-    """Azure Resource Manager, a subscription as new. No request and no answer contradicts Azure's
-    own description."""
+    """Azure Resource Manager."""
     from tests.cloud.azure.server import shared
 
-    server = shared()
-    server.reset()
-    yield server
-    wrong = server.wrong
-    server.reset()
-    assert wrong == []
+    yield from as_new(shared())
 
 
 @pytest.fixture
 def openstack() -> Iterator[OpenStackServer]:
-    """An OpenStack cloud, a project as new. No body and no answer has what OpenStack's own
-    description does not know."""
+    """An OpenStack cloud."""
     from tests.cloud.openstack.server import shared
 
-    server = shared()
-    server.reset()
-    yield server
-    wrong = server.wrong
-    server.reset()
-    assert wrong == []
+    yield from as_new(shared())

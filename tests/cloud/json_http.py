@@ -45,6 +45,10 @@ class CloudServer(FaultsOnOrder):
 
     close = stop
 
+    def reset(self) -> None:
+        """The cloud as new; a cloud has more to forget than what was asked."""
+        self.start_afresh()
+
     def start_afresh(self) -> None:
         """No faults, nothing recorded, nothing wrong."""
         super().start_afresh()
