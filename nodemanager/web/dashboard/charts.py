@@ -68,7 +68,7 @@ def chart_blocks(source: Source, span: TimeRange) -> Iterator[Block]:
 
 
 WIDTH, HEIGHT = 720, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 30, 20, 28
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 30, 20, 28
 MOST_POINTS = 240
 _GAP = 5
 """Minutes without a sample that are shown as a gap, not as a line."""

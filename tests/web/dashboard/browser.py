@@ -74,5 +74,14 @@ class Visitor:
         script = "() => document.documentElement.scrollWidth - window.innerWidth"
         return int(self.page.evaluate(script))
 
+    def cut(self) -> list[str]:
+        """The texts of charts that begin or end outside of them."""
+        script = """() => [...document.querySelectorAll('svg.chart text')].filter((one) => {
+            const [it, all] = [one, one.ownerSVGElement].map((each) =>
+                each.getBoundingClientRect());
+            return it.left < all.left - 0.5 || it.right > all.right + 0.5;
+        }).map((one) => one.textContent)"""
+        return list(self.page.evaluate(script))
+
     def close(self) -> None:
         self.context.close()

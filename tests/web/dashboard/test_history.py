@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Size, WorkerState
@@ -155,6 +157,18 @@ def test_counts_are_lines_with_their_sums_and_what_never_was_is_left_out() -> No
     assert 'class="line booted"' in found.svg
     assert "10 booted; refused: 9 at the end, at most 9." in found.svg
     assert drawn(NODES, samples, 0.0, 600.0) is None
+
+
+@pytest.mark.parametrize("price", [0.0021, 0.02, 0.16, 3.5, 1250.0])
+def test_each_label_of_a_price_has_room_beside_its_chart(price: float) -> None:
+    """On a phone a digit takes 11 of the picture's units; of 0.015 only .015 was seen."""
+    values = dict.fromkeys((COST.key(one) for one in COST.series), 0.0)
+    values[COST.key(COST.series[0])] = price
+    found = drawn(COST, [Sample(minute * 60.0, values) for minute in range(10)], 0.0, 600.0)
+    assert found is not None
+    labels = re.findall(r'class="y" x="([\d.]+)" y="[\d.]+">([^<]+)<', str(found.svg))
+    assert len(labels) > 2
+    assert all(len(text) * 11 <= float(x) for x, text in labels), labels
 
 
 def test_a_week_is_drawn_with_few_points_and_its_worst_moment() -> None:
