@@ -18,6 +18,8 @@ from nodemanager.lib.foreign import is_text
 from nodemanager.lib.logline import visible
 
 RUNTIME_FAILURE, USAGE = 1, 2
+MOST_PROBLEMS = 200
+"""Whoever has more has named another kind of file, of which each line is one."""
 
 
 class Subcommand(NamedTuple):
@@ -151,8 +153,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         group.main(args=None if argv is None else list(argv), prog_name="nodemanager")
     except ConfigError as error:
-        for problem in error.problems:
+        for problem in error.problems[:MOST_PROBLEMS]:
             click.echo(visible(problem), err=True)
+        more = len(error.problems) - MOST_PROBLEMS
+        if more > 0:
+            click.echo(f"and {more} problems more: is this a configuration file?", err=True)
         sys.exit(USAGE)
     except NodeManagerError as error:
         for line in getattr(error, "problems", (str(error),)):

@@ -303,6 +303,19 @@ def test_check_config_advises_a_drain_hook_where_a_job_may_be_hit_d12(
     assert (GAP in result.stderr) is advised
 
 
+def test_a_file_of_another_kind_does_not_fill_the_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "not.cfg"
+    path.write_bytes(b"\xff\x01 a binary\n" * 5000)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["check-config", str(path)])
+    assert end.value.code == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 201
+    assert said[-1].endswith("problems more: is this a configuration file?")
+
+
 def test_a_local_cloud_has_its_own_drain_hook_and_needs_no_advice_d12(write: Write) -> None:
     assert GAP not in invoke("check-config", write(GOOD)).stderr
 
