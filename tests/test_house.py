@@ -11,6 +11,8 @@ from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
 from nodemanager.lib import redact
 from tests.figures import Class, classes, sources
 
+pytestmark = pytest.mark.slow
+
 MOST_METHODS, MOST_LINES = 40, 600
 
 

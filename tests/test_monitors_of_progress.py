@@ -27,6 +27,8 @@ from tests.simulation.told import Told
 from tests.simulation.truth import Truth
 from tests.simulation.world import Pool, World
 
+pytestmark = pytest.mark.slow
+
 ROTATIONS = mock.create_autospec(RotationRules)
 
 

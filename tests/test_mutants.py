@@ -70,6 +70,7 @@ def _is_small(number: int) -> bool:
     return number < 10
 
 
+@pytest.mark.slow
 def test_no_seeds_are_claimed_for_a_rule_that_nothing_watches() -> None:
     """F4: settings have no monitor; a clean too early has one."""
     assert table.monitored().keys() & {"S1", "S2", "D5", "T8"} == frozenset()

@@ -17,6 +17,8 @@ from tests.actors.rig import Rig
 from tests.actors.test_backlog import apply, finish, marked, shown, skipped
 from tests.fakes.script import fail, first
 
+pytestmark = pytest.mark.slow
+
 
 def named(rig: Rig) -> dict[str, Item]:
     """What may be adopted, by node id."""

@@ -15,6 +15,8 @@ from tests.actors.rig import Rig
 from tests.core.build import world
 from tests.fakes.cloud import LARGE, SMALL
 
+pytestmark = pytest.mark.slow
+
 PLAIN = SMALL
 SPOT = replace(SMALL, name="small.spot", price=0.03, preemptible=True)
 HOUR = 3600.0
@@ -31,7 +33,6 @@ def with_sizes(rig: Rig, *sizes: Size) -> Rig:
     return rig
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "size"),
     [
@@ -84,7 +85,6 @@ def test_the_first_in_the_queue_is_served_first_u12_n4(make_rig: MakeRig) -> Non
     assert booted(rig) == {"large": 1, "small": 2}
 
 
-@pytest.mark.slow
 def test_a_job_that_cant_be_had_is_told_once_by_its_id_and_again_when_the_reason_changes_u12(
     make_rig: MakeRig,
 ) -> None:
@@ -137,7 +137,6 @@ def test_what_is_refused_for_long_is_told_again_every_half_hour(
     assert told(1, wanted, wanted, never) == ["at_max_nodes"], "what begins anew is told at once"
 
 
-@pytest.mark.slow
 def test_a_flood_of_jobs_that_cant_be_had_is_told_in_part_u12(make_rig: MakeRig) -> None:
     rig = make_rig(max_nodes=4)
     rig.jobs = tuple(Job(f"j{number}", cores=99) for number in range(1000))

@@ -6,8 +6,12 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import nodemanager
 from nodemanager.core.model.keys import LogKey
+
+pytestmark = pytest.mark.slow
 
 PACKAGE = Path(nodemanager.__file__).parent
 SOURCES = [

@@ -11,6 +11,8 @@ from nodemanager.actors.daemon.context import REST
 from nodemanager.core.plan.plan import Plan, plan
 from tests.actors.conftest import HOUR, MakeRig
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_decision_that_takes_long_leaves_most_of_the_time_to_all_else_u13(
     make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch

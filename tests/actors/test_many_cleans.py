@@ -16,6 +16,8 @@ from tests.actors.rig import Rig
 from tests.actors.test_many_creates import MANY, gathered
 from tests.fakes import fail, first
 
+pytestmark = pytest.mark.slow
+
 
 def leaked(make_rig: MakeRig, count: int, **options: object) -> tuple[Rig, list[Record]]:
     """A rig with so many records that are due to be cleaned within the first rounds."""

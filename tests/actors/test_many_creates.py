@@ -21,6 +21,8 @@ from tests.actors.rig import Rig
 from tests.actors.test_setup import heard_by
 from tests.fakes import fail, first
 
+pytestmark = pytest.mark.slow
+
 MANY = 16
 WITHIN_S = 30.0
 

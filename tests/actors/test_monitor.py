@@ -21,6 +21,8 @@ from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock, first
 from tests.fakes.journal import MemoryJournal
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 

@@ -18,6 +18,8 @@ from tests.actors.rig import Rig, restart, until
 from tests.fakes import TickingClock, lose
 from tests.fakes.journal import MemoryJournal
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 
 

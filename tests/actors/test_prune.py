@@ -16,6 +16,8 @@ from tests.actors.rig import Rig
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.journal import MemoryJournal
 
+pytestmark = pytest.mark.slow
+
 DAY_S = 86_400.0
 
 
@@ -166,7 +168,6 @@ def test_a_late_ping_of_a_deleted_record_is_told_as_a_false_clean_u8(make_rig: A
     assert rig.reasons("record.not_restored") == ["record_deleted"]
 
 
-@pytest.mark.slow
 def test_what_was_deleted_replays_to_the_same_verdicts(make_rig: Any, tmp_path: Path) -> None:
     cloud, store = stocked(40)
     journal = SqliteJournal(tmp_path / "journal.db", pool="pool", clock=cloud.clock)

@@ -11,6 +11,8 @@ from tests.actors.rig import Rig, restart, until
 from tests.actors.test_places import where
 from tests.fakes import fail
 
+pytestmark = pytest.mark.slow
+
 POLL_S = 30.0
 WORDS = "ZONE_RESOURCE_POOL_EXHAUSTED: no room"
 

@@ -28,6 +28,8 @@ from tests.core.build import EPOCH
 from tests.fakes.clock import ManualClock
 from tests.journal.random_world import recorded
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """\
 [Daemon]
 pool = main

@@ -14,6 +14,8 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 
+pytestmark = pytest.mark.slow
+
 INCIDENT = Path(__file__).parents[2] / "doc/incident"
 TRUTH = re.compile(r"(compute\d+) \((local-[0-9a-f]+)\) (is killed|freezes|is back)")
 

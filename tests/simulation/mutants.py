@@ -1468,7 +1468,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             instead(
                 DemandLog._tell_unsatisfiable,
-                "WARNING if is_due and told <= JOBS_TOLD else DEBUG",
+                "WARNING if is_due and logged <= JOBS_TOLD else DEBUG",
                 "DEBUG",
             ),
         ),
