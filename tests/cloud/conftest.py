@@ -44,9 +44,7 @@ def as_new(server: S) -> Iterator[S]:
     description of its API."""
     server.reset()
     yield server
-    wrong = server.wrong
-    server.reset()
-    assert wrong == []
+    assert server.wrong == []
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.live.proxy import Fate
 T = TypeVar("T")
 
 PATIENT_S = 30.0
-LIKE_ANSWERS = {Fate.REPLY_CUT, Fate.FOREIGN, Fate.MISSING, Fate.EMPTY, Fate.ANOTHER_API}
+LIKE_ANSWERS = {Fate.REPLY_CUT, Fate.MISSING, Fate.EMPTY, Fate.ANOTHER_API}
 """What a careless reader could take for an answer with less in it."""
 TRIES = 5
 """What a lost request does late may be done when the next one asks, which then sends fewer."""
