@@ -29,7 +29,7 @@ more: #: list the other targets
 
 run: venv ## watch the daemon keep a small cluster of local processes (Ctrl-C ends it); WHAT=slurm|two shows more
 	@if [ $(WHAT) = slurm ]; then etc/install/test-deps slurm; fi
-	@if [ $(WHAT) = two ]; then etc/install/test-deps postgres; fi
+	@if [ $(WHAT) = two ]; then etc/install/test-deps postgres; etc/install/venv $(VENV) postgres; fi
 	@exec $(PY) etc/demo/$(WHAT).py start
 
 test: venv-test ## lint, types, layers and the whole test suite; ARGS="..." goes to pytest

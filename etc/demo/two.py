@@ -191,8 +191,15 @@ def play(state: Path, held: int) -> int:
         given = {"state": state, "url": f"http://{listen}", "database": folder}
         config = slurm.write(state / "demo.cfg", CONFIG.format(listen="", **given))
         apart = slurm.write(state / "registry.cfg", CONFIG.format(listen=listen, **given))
+        nodemanager = [sys.executable, "-m", "nodemanager"]
+        wrong = subprocess.run(
+            [*nodemanager, "check-config", str(config)], stdout=subprocess.DEVNULL
+        )
+        if wrong.returncode:
+            # Else nobody would ever act, and each would say why in its own file alone.
+            return wrong.returncode
         registry = subprocess.Popen(
-            [sys.executable, "-m", "nodemanager", "registry", "--config", str(apart)],
+            [*nodemanager, "registry", "--config", str(apart)],
             env={**os.environ, "STATE_DIRECTORY": str(state / "registry")},
             stdin=subprocess.DEVNULL,
             stdout=(state / "registry.log").open("wb"),

@@ -36,6 +36,13 @@ def test_a_newcomer_is_shown_five():
     assert "make more" in last
 
 
+def test_two_managers_get_the_extra_that_their_database_needs():
+    """In a fresh clone neither manager started, and each said why in its own log alone."""
+    said = made("-n", "run", "WHAT=two")
+
+    assert any("etc/install/venv .venv postgres" in line for line in said)
+
+
 def test_every_proof_is_listed_with_how_long_it_takes():
     listed = {}
     for line in made("proof"):
