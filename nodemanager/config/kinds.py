@@ -203,11 +203,6 @@ def text() -> ValueKind[str]:
     return ValueKind("text", parse)
 
 
-def any_text() -> ValueKind[str]:
-    """A text that may be empty."""
-    return ValueKind("text", lambda value: value)
-
-
 def names() -> ValueKind[tuple[str, ...]]:
     """Names separated by commas, each once; none for an empty text."""
 
@@ -295,6 +290,18 @@ def hostname_pattern() -> ValueKind[str]:
         return value
 
     return ValueKind("pattern", parse)
+
+
+def domain() -> ValueKind[str]:
+    """A domain, or nothing."""
+
+    def parse(value: str) -> str:
+        labels = value.lower().removesuffix(".").split(".") if value else ()
+        if not all(_LABEL.fullmatch(label) for label in labels):
+            raise ValueError("is no domain, like lab.example.org")
+        return value
+
+    return ValueKind("domain", parse)
 
 
 def command() -> ValueKind[tuple[str, ...]]:

@@ -97,7 +97,8 @@ def _read_section(draft: Draft, section: Section, *, require_cloud: bool) -> Non
             place, value = Place(section.name, option.name, ""), ""
             if require_cloud:
                 line = draft.ini.lines.get(section.name, 1)
-                draft.report.at_line(line, f"{place}: must be given; {option.help}")
+                what = option.help[:1].lower() + option.help[1:]
+                draft.report.at_line(line, f"{place}: must be given: {what}")
         draft.places[key] = place
         draft.values[key] = value
 

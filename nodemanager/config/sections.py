@@ -182,7 +182,7 @@ class RegistrySection:
     hostname: str = option(
         kinds.hostname_pattern(), "compute%(slot_number)d", "The host name for a slot."
     )
-    domain: str = option(kinds.any_text(), "", "The domain of those host names.")
+    domain: str = option(kinds.domain(), "", "The domain of those host names.")
     listen: Listen | None = option(
         kinds.optional(kinds.listen()),
         "127.0.0.1:8990",

@@ -125,6 +125,8 @@ def test_zero_minus_one_and_blank_load_where_they_mean_something(
         pytest.param("Registry", "slots", "0", id="no-slot-registry"),
         pytest.param("Registry", "listen", "8990", id="listen-without-address"),
         pytest.param("Registry", "listen", "::1:8990", id="listen-bare-ipv6"),
+        pytest.param("Registry", "domain", "a b/c", id="no-domain"),
+        pytest.param("Registry", "domain", "lab..net", id="a-domain-with-a-hole"),
         pytest.param("Registry", "hostname", "compute", id="one-name-for-all"),
         pytest.param("Registry", "hostname", "compute%(slot)d", id="unknown-field"),
         pytest.param("Registry", "hostname", "a_%(slot_number)d", id="no-host-name"),
