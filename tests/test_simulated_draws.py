@@ -11,6 +11,7 @@ import pytest
 
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import (
     Claim,
     CloudNode,
@@ -20,7 +21,9 @@ from nodemanager.core.model.world import (
     Tags,
     WorkerState,
 )
+from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.destroy import ShutdownOrder
+from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import Conflict, JournalError, JournalReplaced, RemoteError
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.kept import BREAKER
@@ -31,6 +34,7 @@ from tests.simulation.faults import KINDS, Fault
 from tests.simulation.faults.managers import at_a_call
 from tests.simulation.faults.script import Scene
 from tests.simulation.machine import Habits, Machine, Word
+from tests.simulation.manager import Manager
 from tests.simulation.nodes import NodeRules
 from tests.simulation.pen import Paper
 from tests.simulation.run import play, run
@@ -527,11 +531,11 @@ def test_a_breaker_opens_when_too_many_may_be_freed_at_once() -> None:
     opened: set[Cause | None] = set()
 
     def watch(world: World) -> None:
-        world.plans.append(
-            lambda manager, plan, snapshot, settings: opened.update(
-                part.cause for part in plan.breaker.parts
-            )
-        )
+        def planned(manager: Manager, plan: Plan, snapshot: Snapshot, settings: Settings) -> None:
+            opened.update(part.cause for part in plan.breaker.parts)
+            world.engine.halted = Cause.CLEAN_RATE in opened
+
+        world.plans.append(planned)
 
     shape = replace(scenario.shape, pools=pools, crowd=120, slots=140, heirlooms=1)
     play(replace(scenario, shape=shape, script=()), watch=watch)

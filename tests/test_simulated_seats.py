@@ -26,9 +26,19 @@ OFTEN = 1
 """`make test` plays so many of these shares, the first; `make proof NAME=worlds` plays all."""
 
 
-def played(scenario: Scenario) -> tuple[World, Controller]:
+def played(scenario: Scenario, *, stops_after: float | None = None) -> tuple[World, Controller]:
+    """That world at its end, or as it is after so many seconds."""
     worlds: list[World] = []
-    result = play(scenario, watch=worlds.append)
+
+    def watch(world: World) -> None:
+        def halt() -> None:
+            world.engine.halted = True
+
+        worlds.append(world)
+        if stops_after is not None:
+            world.engine.after(stops_after, halt)
+
+    result = play(scenario, watch=watch)
     assert not result.violations, [str(one) for one in result.violations]
     (world,) = worlds
     assert world.controller is not None
@@ -123,7 +133,7 @@ def test_machines_register_jobs_run_idle_ones_go_and_a_killed_ones_slot_comes_fr
 
 def test_slurm_gives_up_a_slurmd_after_its_time_and_one_that_answers_again_comes_back() -> None:
     storm = Storm(("demand changes",), count=0, seated=Seating(every=60.0, job_s=200.0))
-    world, controller = played(draw(3, storm))
+    world, controller = played(draw(3, storm), stops_after=900.0)
     name, (machine, life) = next(
         (name, of) for name, of in controller.of.items() if of[0].instance.lives and of[0].up
     )
