@@ -355,65 +355,28 @@ def _is_unwritten(*_: Any) -> bool:
 NEVER_WRITTEN = property(_is_unwritten)
 
 
+STALE, GONE = (Reason.STALE_SLOT, CAS), (Reason.AFTER_SHUTDOWN, CAS)
+BEHIND = (Reason.STALE_SLOT, FENCED)
+
+
+def _finds_nothing(*_: Any) -> None:
+    return None
+
+
 @cases(
     ("kind", "subject", "guard", "without"),
     {
-        "the-last-look": ((Reason.STALE_SLOT, CAS), clean, "confirm_clean", _trusts_the_plan),
-        "c20-is-written-first": (
-            (Reason.AFTER_SHUTDOWN, CAS),
-            clean.Looking,
-            "is_written",
-            NEVER_WRITTEN,
-        ),
-        "signs-of-life": (
-            (Reason.STALE_SLOT, CAS),
-            pre_write_check,
-            "_sign_of_life",
-            lambda *_: None,
-        ),
-        "lease-breaker-pause": (
-            (Reason.STALE_SLOT, CAS),
-            pre_write_check,
-            "_still_permitted",
-            lambda *_: None,
-        ),
-        "listing-short-is-asked-again": (
-            (Reason.STALE_SLOT, CAS),
-            pre_write_check,
-            "_can_be_told",
-            lambda *_: None,
-        ),
-        "listing-short-behind-a-fence": (
-            (Reason.STALE_SLOT, FENCED),
-            pre_write_check,
-            "_can_be_told",
-            lambda *_: None,
-        ),
-        "the-fence": ((Reason.STALE_SLOT, FENCED), clean, "_confirmed", _writes_at_once),
-        "what-moved-before-the-fence": (
-            (Reason.STALE_SLOT, FENCED),
-            clean,
-            "fenced_order",
-            _compares_nothing,
-        ),
-        "the-fence-before-an-unknown-write": (
-            (Reason.STALE_SLOT, FENCED),
-            clean,
-            "doubt",
-            _lifts_at_once,
-        ),
-        "whose-life-it-was": (
-            (Reason.STALE_SLOT, CAS),
-            clean,
-            "_life_ended",
-            lambda *_: CloudPollBegun(0.0),
-        ),
-        "what-took-effect-is-known": (
-            (Reason.AFTER_SHUTDOWN, CAS),
-            clean,
-            "is_done",
-            lambda *_: False,
-        ),
+        "the-last-look": (STALE, clean, "confirm_clean", _trusts_the_plan),
+        "c20-is-written-first": (GONE, clean.Looking, "is_written", NEVER_WRITTEN),
+        "signs-of-life": (STALE, pre_write_check, "_sign_of_life", _finds_nothing),
+        "lease-breaker-pause": (STALE, pre_write_check, "_still_permitted", _finds_nothing),
+        "listing-short-is-asked-again": (STALE, pre_write_check, "_can_be_told", _finds_nothing),
+        "listing-short-behind-a-fence": (BEHIND, pre_write_check, "_can_be_told", _finds_nothing),
+        "the-fence": (BEHIND, clean, "_confirmed", _writes_at_once),
+        "what-moved-before-the-fence": (BEHIND, clean, "fenced_order", _compares_nothing),
+        "the-fence-before-an-unknown-write": (BEHIND, clean, "doubt", _lifts_at_once),
+        "whose-life-it-was": (STALE, clean, "_life_ended", lambda *_: CloudPollBegun(0.0)),
+        "what-took-effect-is-known": (GONE, clean, "is_done", lambda *_: False),
     },
 )
 def test_the_exploration_notices_a_guard_that_is_gone(
