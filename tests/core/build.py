@@ -145,12 +145,12 @@ class World:
     history: History = field(default_factory=History)
     breaker: Breaker = field(default_factory=Breaker)
     flags: dict[str, Any] = field(default_factory=dict)
-    last: Plan | None = None
-    decided: Snapshot | None = None
     last_fields: dict[str, Any] = field(default_factory=dict)
     plans: int = 0
     reported: tuple[FalseClean, ...] = ()
     _new_records: bool = False
+    _last: Plan | None = None
+    _decided: Snapshot | None = None
 
     # What is, and when.
 
@@ -313,7 +313,6 @@ class World:
                 self.now += every
             self.poll()
             self.plan()
-        assert self.last is not None
         return self.last
 
     def settle(self) -> Plan:
@@ -335,12 +334,12 @@ class World:
 
     def plan(self, **fields: Any) -> Plan:
         """Plan, and go on from the plan's history and breaker as the daemon does."""
-        self.decided, self.last_fields = self.snapshot(**fields), fields
-        before = self.last
-        self.last = plan(self.decided, self.settings, new_records=self._new_records, before=before)
+        self._decided, self.last_fields = self.snapshot(**fields), fields
+        before, new_records = self._last, self._new_records
+        self.last = plan(self.decided, self.settings, new_records=new_records, before=before)
         if self.plans < COMPARED or self.plans % COMPARED == 0:
             # What a plan takes over from the one before must never show.
-            assert self.last == plan(self.decided, self.settings, new_records=self._new_records)
+            assert self.last == plan(self.decided, self.settings, new_records=new_records)
         self.history, self.breaker = self.last.history, self.last.breaker
         self._new_records = False
         self.plans += 1
@@ -406,16 +405,28 @@ class World:
 
     def restart(self) -> None:
         """A new process: nothing that was folded is left."""
-        self.history, self.breaker, self.last = History(), Breaker(), None
+        self.history, self.breaker, self._last = History(), Breaker(), None
 
     # What the newest plan says.
 
+    @property
+    def last(self) -> Plan:
+        assert self._last is not None, "nothing was planned since the start"
+        return self._last
+
+    @last.setter
+    def last(self, made: Plan) -> None:
+        self._last = made
+
+    @property
+    def decided(self) -> Snapshot:
+        assert self._decided is not None, "nothing was planned yet"
+        return self._decided
+
     def of_record(self, uuid: str) -> Verdict:
-        assert self.last is not None
         return next(one for one in self.last.records if one.id == uuid)
 
     def view(self, node_id: str) -> NodeView:
-        assert self.last is not None
         return next(one for one in self.last.views if one.node.id == node_id)
 
     def of_node(self, node_id: str) -> Verdict:
@@ -423,32 +434,26 @@ class World:
 
     @property
     def cleaned(self) -> list[str]:
-        assert self.last is not None
         return sorted(order.uuid for order in self.last.cleans)
 
     @property
     def destroyed(self) -> list[str]:
-        assert self.last is not None
         return sorted(order.node_id for order in self.last.shutdowns)
 
     @property
     def booted(self) -> list[str]:
-        assert self.last is not None
         return [order.size.name for order in self.last.boots]
 
     @property
     def wants(self) -> DemandPlan:
         """What the newest plan makes of demand."""
-        assert self.last is not None
         assert self.last.wants is not None
         return self.last.wants
 
     def clean_order(self, uuid: str) -> CleanOrder:
-        assert self.last is not None
         return next(order for order in self.last.cleans if order.uuid == uuid)
 
     def shutdown_order(self, node_id: str) -> ShutdownOrder:
-        assert self.last is not None
         return next(order for order in self.last.shutdowns if order.node_id == node_id)
 
 
@@ -492,7 +497,6 @@ def deny(
     tag_late: float = 0.0,
 ) -> None:
     """One more round; the cloud answers what the plan asks for with "no such node"."""
-    assert made.last is not None
     if by_id:
         made.answer(dict.fromkeys(made.last.ask), late=id_late)
     if by_tag:

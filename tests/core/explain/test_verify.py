@@ -50,8 +50,6 @@ def look(made: World, rounds: int = 1, *silent: str) -> World:
 
 
 def seen(made: World, *, later: float = 0.0, allow_empty: bool = False) -> Verification:
-    assert made.decided is not None
-    assert made.last is not None
     decision = DecisionView(made.decided, made.last, made.settings)
     return verify(decision, made.now + later, allow_empty=allow_empty)
 
@@ -401,7 +399,6 @@ def test_a_pool_of_one_held_node_is_not_empty() -> None:
 @pytest.mark.parametrize("count", ["nodes", "nodes_booting", "nodes_paired"])
 def test_a_sum_that_does_not_add_up_fails_it(count: str, allow_empty: bool) -> None:
     made = pool()
-    assert made.last is not None
     counts = {**made.last.counts, count: made.last.counts.get(count, 0) + 1}
     made.last = changed(made.last, counts=counts)
     told = seen(made, allow_empty=allow_empty)

@@ -134,7 +134,6 @@ def test_a_listed_node_is_asked_for_by_id_and_told_only_when_it_is_alive():
     made, _ = freed()
     node = made.add_node("r1")
     made.round()
-    assert made.last is not None
     assert made.last.ask == ("i-r1",)
     assert made.reported == ()
     made.answer({"i-r1": node})
@@ -159,7 +158,6 @@ def test_a_listing_from_before_the_clean_is_no_sign():
     made.round()
     made.free("r1")
     made.plan()
-    assert made.last is not None
     assert made.last.ask == ()
 
 
@@ -393,7 +391,6 @@ def test_a_record_that_is_free_is_given_back_with_what_was_known():
     made.poll()
     seen_alive(made)
     assert restore_verdict(made) == (["r1"], [])
-    assert made.last is not None
     assert made.last.restores[0].key == life.key
 
 
@@ -418,7 +415,6 @@ def test_not_when_its_slot_is_anothers_by_now():
     made.add_record("r2", slot=1)
     made.poll()
     assert restore_verdict(made) == ([], [Reason.SLOT_TAKEN])
-    assert made.last is not None
     assert made.last.not_restored[0].measures == {"held_by": "r2"}
 
 
@@ -453,7 +449,6 @@ def test_a_ping_alone_gives_nothing_back_u8():
     made, _ = told_late()
     made.poll()
     assert restore_verdict(made) == ([], [])
-    assert made.last is not None
     assert made.last.ask == ("i-r1",)
     made.answer({"i-r1": None})
     assert restore_verdict(made) == ([], [])
@@ -476,7 +471,6 @@ def test_without_an_id_it_is_asked_for_by_tag_and_confirmed_gone_as_in_d3_n18():
     """Past visible_after, denied twice (B3, N18)."""
     made, _ = told_without_an_id()
     made.round()
-    assert made.last is not None
     assert made.last.ask_tagged == ("r1",)
     made.answer_tags({"r1": ()})
     assert made.breaker.is_open

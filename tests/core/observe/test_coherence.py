@@ -45,8 +45,6 @@ def test_what_keeps_two_records_on_one_slot_says_how_to_end_it_l4() -> None:
     assert measures is not None
     assert measures["rivals"] == ("dead", "twin")
     assert "slot_number" in measures["clear"]
-    assert made.last is not None
-    assert made.decided is not None
     told = explain(made.decided, made.last, made.settings, "twin")
     assert "dead holds its slot, too" in str(told.blocks[0].why)
     # As it says.
@@ -59,7 +57,6 @@ def test_a_cycle_ended_by_two_records_on_one_slot_says_how_to_end_it_l4() -> Non
     made = many(5)
     made.add_record("twin", quiet=9000.0, slot=made.record("dead").slot_number)
     made.settle()
-    assert made.last is not None
     assert made.last.aborted is not None
     reason, measures, _ = made.last.aborted
     assert reason is Reason.TOO_MANY_IMPOSSIBLE
@@ -92,7 +89,6 @@ def test_above_five_percent_no_decision_is_taken_l4(doubled: int, aborted: bool)
     total = len(made.nodes) + len(made.records)
     assert (doubled > 0.05 * total) is aborted
     made.settle()
-    assert made.last is not None
     assert (made.last.aborted is not None) is aborted
     if aborted:
         assert made.last.aborted is not None

@@ -209,7 +209,6 @@ def test_a_jump_makes_no_word_fresh_again_t6(jump: float) -> None:
 def test_a_jump_makes_no_node_older_than_a_wave_d9(jump: float) -> None:
     made = pool(WorkerState.IDLE)
     wave_at = made.now - 500.0
-    assert made.last is not None
     assert made_since(made.last.views, made.snapshot(), wave_at) == {"i-r1", "i-r2"}
     jumps(made, jump)
     made.round()

@@ -34,7 +34,6 @@ def hidden(count: int = 1, **settings: object) -> tuple[World, CloudNode]:
 
 def test_after_two_listings_it_is_asked_for_by_id_p6():
     made, _ = hidden()
-    assert made.last is not None
     assert made.last.ask == ("i-r1",)
     assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
 
@@ -49,7 +48,6 @@ def test_one_whose_first_ping_somebody_took_away_is_asked_for_too_a5():
         made.poll()
         made.advance(30.0)
     made.plan()
-    assert made.last is not None
     assert made.last.ask == ("i-r1",)
 
 
@@ -65,7 +63,6 @@ def test_one_whose_every_ping_dates_its_first_anew_is_asked_for_too_p6(claimed: 
         made.poll()
         made.advance(30.0)
         made.plan()
-        assert made.last is not None
         if made.last.ask:
             asked_after.append(made.now - began)
     assert asked_after
@@ -88,7 +85,6 @@ def test_another_life_of_the_record_is_as_young_as_its_own_first_ping_p6():
         made.change("r1", first_ping_at=made.store_now)
         made.poll()
         made.plan()
-        assert made.last is not None
         assert made.last.ask == ()
 
 
@@ -99,7 +95,6 @@ def test_the_absence_of_a_former_life_is_not_that_of_the_next_p6():
     made.change("r1", claim=claim("r1", at=made.store_now, life=2))
     made.poll_records()
     made.plan()
-    assert made.last is not None
     assert made.last.ask == ()
 
 
@@ -109,7 +104,6 @@ def test_one_listing_is_too_few():
     made.round()
     made.ping("r1")
     made.plan()
-    assert made.last is not None
     assert made.last.ask == ()
 
 
@@ -193,7 +187,6 @@ def test_without_an_instance_id_it_is_asked_for_by_tag():
         made.advance(60.0)
         made.change("r1", last_ping_at=made.store_now, modified_at=made.store_now)
         made.round()
-    assert made.last is not None
     assert (made.last.ask, made.last.ask_tagged) == ((), ("r1",))
     made.answer_tags({"r1": (node("r1"),)})
     made.advance(1.0)
@@ -226,7 +219,6 @@ def test_another_lifes_node_found_by_tag_is_not_its_own():
 def test_our_own_doing_is_no_riddle(flag: dict[str, object]):
     made, _ = hidden()
     made.plan(**flag)
-    assert made.last is not None
     assert made.last.ask == ()
 
 
@@ -235,7 +227,6 @@ def test_a_node_that_is_too_young_to_be_listed_is_not_asked_for():
     made = world(visible_after=300.0)
     made.add_record("r1", first_ping_at=made.ago(10.0))
     pinging_round(made, 2)
-    assert made.last is not None
     assert made.last.ask == ()
     pinging_round(made, 4)
     assert made.last.ask == ("i-r1",)
@@ -249,7 +240,6 @@ def test_one_that_fell_silent_with_its_node_is_asked_for_until_it_has_ended():
     made.nodes.clear()
     made.advance(60.0)
     made.round(3)
-    assert made.last is not None
     assert made.last.ask == ("i-r1",)
     made.answer({"i-r1": None})
     made.advance(60.0)
@@ -266,13 +256,11 @@ def test_another_pools_is_not_ours_to_ask_for():
     made = world()
     made.add_record("r1", pool="other")
     pinging_round(made, 2)
-    assert made.last is not None
     assert made.last.ask == ()
 
 
 def test_no_more_than_a_few_are_asked_for_in_one_cycle():
     made, _ = hidden(30)
-    assert made.last is not None
     assert len(made.last.ask) == ASK_LIMIT
 
 
@@ -363,7 +351,6 @@ def test_a_malformed_id_denies_nothing_p1a() -> None:
     """A record of before our time names "x", which is no node's id (P1a, N12)."""
     made = in_vain(claimed=False, instance_id="x")
     for _ in range(60):
-        assert made.last is not None
         made.answer({}, malformed=frozenset(made.last.ask))
         deny(made, by_id=False)
     assert made.cleaned == []
@@ -461,7 +448,6 @@ def test_one_that_pings_rarely_is_asked_for_all_the_same_p6() -> None:
     made = in_vain()
     freed = False
     for number in range(40):
-        assert made.last is not None
         made.answer(dict.fromkeys(made.last.ask))
         made.answer_tags(dict.fromkeys(made.last.ask_tagged, ()))
         made.advance(60.0)
@@ -477,7 +463,6 @@ def test_those_that_were_not_asked_for_longest_come_first_p6() -> None:
     made, _ = hidden(30)
     asked: set[str] = set()
     for _ in range(2):
-        assert made.last is not None
         asked |= set(made.last.ask)
         deny(made)
     assert len(asked) == 30
@@ -513,7 +498,6 @@ def again(made: World, rounds: int = 1) -> None:
 
 def test_a_created_node_that_nobody_sees_or_hears_is_asked_for_and_a_failed_boot_d13():
     made, born = unheard()
-    assert made.last is not None
     assert made.last.ask_tagged == ()
     again(made)
     assert (made.last.ask, made.last.ask_tagged) == (("i-r1",), ("r1",))
@@ -528,7 +512,6 @@ def test_a_created_node_that_nobody_sees_or_hears_is_asked_for_and_a_failed_boot
 
 def overdue(**fields: Any) -> tuple[World, CloudNode]:
     made, born = unheard(rounds=11, **fields)
-    assert made.last is not None
     assert made.last.ask_tagged == ("r1",)
     return made, born
 
@@ -537,7 +520,6 @@ def test_without_an_answer_nothing_is_destroyed_or_forgotten_d13():
     made, _ = overdue()
     again(made, 3)
     assert made.destroyed == []
-    assert made.last is not None
     assert made.last.ask == ("i-r1",)
 
 
@@ -587,7 +569,6 @@ def test_the_listing_that_lacks_it_is_short_and_frees_nothing_d13():
 
 def test_where_its_id_is_not_known_it_is_found_by_its_tag_d13():
     made, born = overdue(instance_id=None)
-    assert made.last is not None
     assert made.last.ask == ()
     made.answer_tags({"r1": (born,)})
     again(made)
@@ -598,7 +579,6 @@ def test_where_no_claim_names_it_the_id_is_what_the_create_answered_d13():
     made, born = unheard(instance_id=None)
     made.flags["expected"] = {"r1": Expected("i-r1", "small", made.now, "r1-life1")}
     again(made, 2)
-    assert made.last is not None
     assert made.last.ask == ("i-r1",)
     made.answer({"i-r1": born})
     again(made)
@@ -609,7 +589,6 @@ def test_what_was_created_for_another_life_of_its_record_is_not_asked_for_d13():
     made, _ = unheard(instance_id=None)
     made.flags["expected"] = {"r1": Expected("i-old", "small", made.now, "r1-life0")}
     again(made, 2)
-    assert made.last is not None
     assert made.last.ask == ()
 
 
@@ -661,7 +640,6 @@ def test_one_whose_record_contradicts_another_is_kept_l4_d13():
     made.answer({"i-r1": born})
     made.change("r2", slot_number=made.record("r1").slot_number)
     again(made)
-    assert made.last is not None
     assert made.last.aborted is None
     assert made.destroyed == []
 
@@ -711,7 +689,6 @@ def test_time_in_which_the_store_did_not_answer_is_no_silence_d8_d13():
         made.advance(0.5)
         made.poll_cloud()
         made.plan()
-    assert made.last is not None
     assert made.last.ask_tagged == ()
 
 
@@ -778,7 +755,6 @@ def test_one_that_the_last_look_found_alive_goes_as_if_it_were_listed_d13():
     assert order.reason is Reason.NODE_DOWN
     assert (order.record, order.incarnation) == ("r1", "r1-life1")
     assert made.of_record("r1").reason is Reason.LISTING_SHORT
-    assert made.last is not None
     assert made.last.ask == ("i-r1",)
 
 
@@ -885,7 +861,6 @@ def test_many_that_fall_silent_at_once_open_the_breaker_listed_or_not_d9_d13():
 
 
 def kept(made: World, one: Expected) -> bool:
-    assert made.last is not None
     left = still_expected({"r1": one}, made.history, made.last.pairs, made.now, made.settings)
     return "r1" in left
 

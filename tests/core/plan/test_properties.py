@@ -311,8 +311,6 @@ def test_the_plan_does_not_depend_on_the_order_of_its_inputs_l4(spec: Spec, seed
         return items
 
     plain, other = run(spec), run(replace(spec, order=shuffled))
-    assert plain.last is not None
-    assert other.last is not None
     assert everything(other.last) == everything(plain.last)
 
 

@@ -114,9 +114,7 @@ def wanting(loops: Loops, nodes: int = 3) -> World:
 
 
 def refusals(made: World) -> set[Reason]:
-    assert made.last is not None
-    assert made.last.wants is not None
-    return {reason for _, reason in made.last.wants.refused}
+    return {reason for _, reason in made.wants.refused}
 
 
 def test_a_resting_size_is_not_booted_and_another_is_taken_for_min_nodes() -> None:
