@@ -24,6 +24,7 @@ from nodemanager.core.model.world import (
     CloudNode,
     CloudState,
     FreedLife,
+    Guarantee,
     Job,
     LatePing,
     Listing,
@@ -34,6 +35,7 @@ from nodemanager.core.model.world import (
     WorkerState,
 )
 from nodemanager.core.observe import history as histories
+from nodemanager.core.observe.evidence import CleanEvidence, Look, look_at
 from nodemanager.core.observe.facts import SchedulerSeen, SettingsTaken
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Expected, Flight, Limits, Snapshot
@@ -464,6 +466,23 @@ def world(**settings: Any) -> World:
     """
     made = World()
     return made.with_settings(**{"claim_expiry": True, **settings})
+
+
+def look_of(
+    made: World, order: CleanOrder, guarantee: Guarantee = Guarantee.CAS
+) -> tuple[Look, Record]:
+    """What the last look at the order's record shows, and the record as it was read."""
+    before = made.record(order.uuid)
+    look = look_at(
+        before,
+        CleanEvidence(before, (), asked_id=order.instance_id is not None),
+        made.snapshot(),
+        made.settings,
+        node_id=order.instance_id,
+        guarantee=guarantee,
+        fence_wait=30.0,
+    )
+    return look, before
 
 
 # Records that ping while their node is not listed (P6).

@@ -8,6 +8,9 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.world import WorkerState
 from tests.core.build import World, world
 
+BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
+DOWN, UNKNOWN = WorkerState.DOWN, WorkerState.UNKNOWN
+
 
 def live(state: WorkerState | None, *, polls: int = 2, age: float = 10_000.0, **s: Any) -> World:
     """One node that pings with `state` at each of `polls` polls."""

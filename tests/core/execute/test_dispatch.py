@@ -27,8 +27,8 @@ from nodemanager.journal.states import (
 )
 from tests.cases import cases
 from tests.core.build import SMALL, World, world
+from tests.core.nodes import BUSY, IDLE
 
-BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
 HOST = "compute1"
 FREE = SchedulerNode(HOST, IDLE)
 DRAINED = SchedulerNode(HOST, IDLE, draining=True, reason=f"{OURS}to be shut down")

@@ -14,15 +14,15 @@ from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import Dispatched, SchedulerNode
 from nodemanager.core.model.settings import LATE_ORDER_S
-from nodemanager.core.model.world import Guarantee, Record, Tags, WorkerState
+from nodemanager.core.model.world import Guarantee, Record, Tags
 from nodemanager.core.plan.destroy import ShutdownEvidence, ShutdownOrder, confirm_shutdown
 from nodemanager.core.plan.orders import DrainOrder
 from tests.cases import cases
 from tests.core.build import EPOCH, POOL, START, World, claim, record, world
+from tests.core.nodes import BUSY, DOWN, IDLE
 
 NOW = EPOCH + START
 OPEN = Breaker(Cause.WRITES_FAIL)
-BUSY, DOWN, IDLE = WorkerState.BUSY, WorkerState.DOWN, WorkerState.IDLE
 
 
 def paired(*, unwanted: bool, **settings: Any) -> World:

@@ -12,13 +12,13 @@ from nodemanager.core.execute.pre_write_check import confirm_clean
 from nodemanager.core.model.annotations import FORCIBLE, PAUSE, UNVERIFIABLE, HandClean, Mark
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
-from nodemanager.core.model.world import Guarantee, Record, WorkerState
-from nodemanager.core.observe.evidence import CleanEvidence, Look, look_at
+from nodemanager.core.model.world import Record, WorkerState
+from nodemanager.core.observe.evidence import CleanEvidence, Look
 from nodemanager.core.observe.snapshot import Flight
-from nodemanager.core.safety.orders import CleanOrder, fenced_order
+from nodemanager.core.safety.orders import fenced_order
 from nodemanager.core.safety.proof import violations
 from tests.cases import cases
-from tests.core.build import EPOCH, START, World, node, world
+from tests.core.build import EPOCH, START, World, look_of, node, world
 
 ALL = tuple(FORCIBLE)
 NOW = EPOCH + START
@@ -316,28 +316,13 @@ def test_a_denial_too_soon_after_the_first_ping_does_not_count_whatever_is_force
 # The proof afterwards.
 
 
-def looked(
-    made: World, order: CleanOrder, guarantee: Guarantee = Guarantee.CAS
-) -> tuple[CleanOrder, Look, Record]:
-    before = made.record(order.uuid)
-    look = look_at(
-        before,
-        CleanEvidence(before, (), asked_id=order.instance_id is not None),
-        made.snapshot(),
-        made.settings,
-        node_id=order.instance_id,
-        guarantee=guarantee,
-        fence_wait=30.0,
-    )
-    return order, look, before
-
-
 @pytest.mark.parametrize(("make", "reason", "forced"), KEPT)
 def test_a_forced_rule_is_no_broken_invariant(
     make: Callable[[], World], reason: Reason, forced: tuple[str, ...]
 ) -> None:
     made = wanted(make(), *forced)
-    assert violations(*looked(made, made.clean_order("r1"))) == ()
+    order = made.clean_order("r1")
+    assert violations(order, *look_of(made, order)) == ()
 
 
 @cases(
@@ -363,13 +348,14 @@ def test_a_broken_rule_that_nobody_broke_by_name_is_told(
 ) -> None:
     made = wanted(make(), *ALL)
     order = replace(made.clean_order("r1"), hand=given)
-    assert sorted(one.rule for one in violations(*looked(made, order))) == rules
+    assert sorted(one.rule for one in violations(order, *look_of(made, order))) == rules
 
 
 @pytest.mark.parametrize("rule", ["C0", "C1", "C4", "C7", "C8", "C9", "C10", "C11", "C12", "T1"])
 def test_the_proof_lets_nobody_break_another_rule_by_name(rule: str) -> None:
     made = wanted(settled())
-    order, look, before = looked(made, made.clean_order("r1"))
+    order = made.clean_order("r1")
+    look, before = look_of(made, order)
     order = replace(order, hand=hand(*ALL, rule))
     broken: dict[str, tuple[Look, Record]] = {
         "C0": (look, replace(before, pool="other")),
@@ -408,7 +394,8 @@ def test_a_forced_window_is_not_the_window_of_a_claim_on_its_way() -> None:
     """The proof has one rule for both windows (C3); that of an unpinged claim (C21) stands."""
     made = settled(quiet=9000.0, pinged=False, slot=None)
     wanted(made, "C3")
-    order, look, before = looked(made, made.clean_order("r1"))
+    order = made.clean_order("r1")
+    look, before = look_of(made, order)
     assert violations(order, look, before) == ()
     late = replace(look, terms=replace(look.terms, boot_fail_after=90_000.0))
     assert "C3" in [one.rule for one in violations(order, late, before)]

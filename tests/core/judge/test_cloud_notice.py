@@ -16,11 +16,10 @@ from nodemanager.core.model.world import NO_TAGS, CloudNotice, Job, Taking, Work
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from tests.cases import cases
 from tests.core.build import EPOCH, SMALL, START, World, incarnation_of, world
-from tests.core.nodes import live, pinging, verdict
+from tests.core.nodes import BUSY, IDLE, live, pinging, verdict
 
 NODE, ORDER = "i-r1", "00c0ffee"
 SPOT = CloudNotice(Taking.SPOT, EPOCH + START + 10_000.0)
-BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
 
 
 def noticed(made: World, notice: CloudNotice | None = SPOT) -> World:

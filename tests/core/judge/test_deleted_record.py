@@ -12,7 +12,7 @@ from nodemanager.core.execute.workflow import Answered, Seen
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import SEAT, SchedulerNode
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import CloudState, Guarantee, Record, WorkerState
+from nodemanager.core.model.world import CloudState, Guarantee, Record
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.nodes_by_record import NodesByRecord
 from nodemanager.core.observe.pings import (
@@ -32,10 +32,10 @@ from nodemanager.core.plan.destroy import (
 )
 from tests.cases import cases
 from tests.core.build import SMALL, World, node, record, world
+from tests.core.nodes import BUSY, DOWN, IDLE
 
 pytestmark = pytest.mark.slow
 
-BUSY, IDLE, DOWN = WorkerState.BUSY, WorkerState.IDLE, WorkerState.DOWN
 HOST = "compute1"
 LIFE = "r1/r1-life1"
 

@@ -10,7 +10,7 @@ import pytest
 from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.scheduling import OURS, SchedulerNode
-from nodemanager.core.model.world import CloudState, Job, Listing, WorkerState
+from nodemanager.core.model.world import CloudState, Job, Listing
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.ended import is_booting, unjoined_for
 from nodemanager.core.observe.scheduled import report_on, scheduler_listed
@@ -21,15 +21,10 @@ from nodemanager.core.plan.destroy import (
 )
 from tests.cases import cases
 from tests.core.build import SMALL, World, claim, incarnation_of, record, world
+from tests.core.nodes import BUSY, DOWN, IDLE, UNKNOWN
 
 pytestmark = pytest.mark.slow
 
-BUSY, IDLE, DOWN, UNKNOWN = (
-    WorkerState.BUSY,
-    WorkerState.IDLE,
-    WorkerState.DOWN,
-    WorkerState.UNKNOWN,
-)
 HOST = "compute1"
 GRACE = 1800.0
 ROUND = 60.0

@@ -16,13 +16,8 @@ from nodemanager.core.observe.signs import silent_for
 from nodemanager.core.safety.breaker import reset
 from tests.cases import cases
 from tests.core.build import SMALL, World, world
+from tests.core.nodes import BUSY, DOWN, IDLE, UNKNOWN
 
-BUSY, IDLE, DOWN, UNKNOWN = (
-    WorkerState.BUSY,
-    WorkerState.IDLE,
-    WorkerState.DOWN,
-    WorkerState.UNKNOWN,
-)
 HOST = "compute1"
 
 

@@ -517,6 +517,12 @@ def idle_words(made: World) -> int:
     return made.history.heard["r1"].idle
 
 
+def idle_ping(made: World) -> None:
+    made.advance(30.0)
+    made.ping("r1", WorkerState.IDLE)
+    made.poll()
+
+
 def test_idle_words_are_counted_and_one_other_word_starts_again_d1() -> None:
     made = world()
     made.add_record("r1")
@@ -546,9 +552,7 @@ def test_an_idle_word_of_another_life_counts_from_one_d12() -> None:
     made = world()
     made.add_record("r1")
     for _ in range(3):
-        made.advance(30.0)
-        made.ping("r1", WorkerState.IDLE)
-        made.poll()
+        idle_ping(made)
     made.advance(30.0)
     made.change("r1", claim=claim("r1", at=made.store_now, life=2))
     made.ping("r1", WorkerState.IDLE)
@@ -561,9 +565,7 @@ def test_no_idle_word_counts_while_the_probe_fails_d12() -> None:
     made = world()
     made.add_record("r1")
     for _ in range(3):
-        made.advance(30.0)
-        made.ping("r1", WorkerState.IDLE)
-        made.poll()
+        idle_ping(made)
     made.advance(30.0)
     made.ping("r1", WorkerState.IDLE)
     made.poll_records(answers=False)
@@ -579,8 +581,7 @@ def test_no_idle_word_counts_while_the_probe_fails_d12() -> None:
 def test_an_idle_word_in_an_incomplete_listing_is_a_word_d12() -> None:
     made = world()
     made.add_record("r1")
-    made.ping("r1", WorkerState.IDLE)
-    made.poll()
+    idle_ping(made)
     made.advance(30.0)
     made.ping("r1", WorkerState.IDLE)
     made.poll_records(complete=False)

@@ -20,7 +20,7 @@ from nodemanager.core.model.scheduling import (
     SchedulerNode,
     SchedulerVerb,
 )
-from nodemanager.core.model.world import Job, WorkerState
+from nodemanager.core.model.world import Job
 from nodemanager.core.observe.snapshot import Flight, Limits
 from nodemanager.core.plan.errands import (
     ERRANDS_LIMIT,
@@ -38,13 +38,8 @@ from nodemanager.core.plan.errands import (
 )
 from tests.cases import cases
 from tests.core.build import SMALL, World, world
+from tests.core.nodes import BUSY, DOWN, IDLE, UNKNOWN
 
-BUSY, IDLE, DOWN, UNKNOWN = (
-    WorkerState.BUSY,
-    WorkerState.IDLE,
-    WorkerState.DOWN,
-    WorkerState.UNKNOWN,
-)
 HOST = "compute1"
 SIZE = replace(SMALL, price=0.1, features=("ssd",))
 OTHER = replace(SMALL, name="other", instance_type="other", price=0.2, features=("rack2", "ssd"))

@@ -19,12 +19,11 @@ from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.core.plan.orders import BootOrder
 from tests.cases import cases
 from tests.core.build import EPOCH, POOL, SMALL, START, World, incarnation_of, world
-from tests.core.nodes import live, pinging, verdict
+from tests.core.nodes import BUSY, IDLE, live, pinging, verdict
 
 NODE = "i-r1"
 MARK = Mark("ann", EPOCH + START, "until Monday", incarnation_of("r1"))
 PARKED = {"pool_marks": {PARK: Mark("ann", EPOCH + START, "until Monday")}}
-BUSY, IDLE = WorkerState.BUSY, WorkerState.IDLE
 
 
 def parked(made: World, **flags: Any) -> World:

@@ -13,15 +13,12 @@ from nodemanager.core.observe import history as histories
 from nodemanager.core.safety import breaker as breakers
 from tests.cases import cases
 from tests.core.build import World, node, world
+from tests.core.nodes import pool_of as healthy
 
 
 def pool_of(count: int, **settings: object) -> World:
     """`count` nodes that pinged just now, their records, and one plan."""
-    made = world(max_nodes=count, **settings)
-    for number in range(count):
-        made.add_record(f"r{number}")
-        made.add_node(f"r{number}")
-    made.round()
+    made = healthy(count, **settings)
     assert not made.breaker.is_open
     return made
 

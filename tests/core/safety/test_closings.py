@@ -10,13 +10,12 @@ from dataclasses import replace
 import pytest
 
 from nodemanager.core.model.breaker import Breaker, Cause
-from nodemanager.core.model.world import CloudState, WorkerState
+from nodemanager.core.model.world import CloudState
 from nodemanager.core.safety import breaker as breakers
 from tests.cases import cases
 from tests.core.build import World, cleaned, node
-from tests.core.nodes import pool_of, say
+from tests.core.nodes import BUSY, pool_of, say
 
-BUSY, DOWN = WorkerState.BUSY, WorkerState.DOWN
 HOURS = 3600.0
 SILENT = frozenset(f"r{number}" for number in range(6))
 

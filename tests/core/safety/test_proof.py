@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, FreedLife, Guarantee, Record, WorkerState
-from nodemanager.core.observe.evidence import CleanEvidence, Look, look_at
+from nodemanager.core.observe.evidence import Look
 from nodemanager.core.safety import proof
 from nodemanager.core.safety.orders import CleanOrder, fenced_order, order_release
 from nodemanager.core.safety.proof import listed_again, violations
@@ -31,6 +31,7 @@ from tests.core.build import (
     deny,
     in_vain,
     incarnation_of,
+    look_of,
     node,
     record,
     world,
@@ -92,17 +93,7 @@ Change = Callable[[Evidence], Evidence]
 
 
 def looked(made: World, order: CleanOrder, guarantee: Guarantee = Guarantee.CAS) -> Evidence:
-    before = made.record(order.uuid)
-    look = look_at(
-        before,
-        CleanEvidence(before, (), asked_id=order.instance_id is not None),
-        made.snapshot(),
-        made.settings,
-        node_id=order.instance_id,
-        guarantee=guarantee,
-        fence_wait=30.0,
-    )
-    return Evidence(order, look, before)
+    return Evidence(order, *look_of(made, order, guarantee))
 
 
 def stale(**fields: Any) -> Evidence:
