@@ -49,20 +49,13 @@ def helps() -> Iterator[str]:
         yield f"$ nodemanager {' '.join(words)}\n{said}"
 
 
-class Opened:
-    """Lets everybody in."""
-
-    def lets_in(self, request: Any) -> None:
-        return
-
-
 class Served:
     """The routes of the commands, to the daemon of a rig."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         app: Any = falcon.asgi.App()
-        add_commands(app, self, Opened(), Workers("golden", 1))
+        add_commands(app, self, Workers("golden", 1))
         self.client = testing.TestClient(app)
 
     def power(self, direction: str, nodes: str, by: str) -> bool:
@@ -79,13 +72,13 @@ class Served:
     def says(self, path: str, **body: Any) -> str:
         self.rig.forget_lines()
         answer = self.client.simulate_post(path, json={"by": "ann", **body})
-        told = [f"POST {path} {body}", answer.status, answer.text]
-        told += [
+        shown = [f"POST {path} {body}", answer.status, answer.text]
+        shown += [
             " ".join([str(line["event"]), *(f"{k}={v}" for k, v in line.items() if k in SHOWN)])
             for verb in Verb
             for line in self.rig.lines(verb.event.value)
         ]
-        text = "\n".join(told)
+        text = "\n".join(shown)
         text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
         return re.sub(r'("\w+_s": |[a-z]_s=)[\d.]+', r"\1N", text) + "\n"
 
