@@ -312,8 +312,12 @@ def test_a_staged_installation_speaks_of_where_it_will_stand(tmp_path: Path):
     machine = Machine(tmp_path)
     stage = tmp_path / "stage"
     machine.prefix = Path("/opt/nodemanager")
+    # As Debian's, it has no pip of its own.
+    made = run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare")
+    assert made.returncode == 0, made.stdout
 
     machine.install(
+        PYTHON=str(tmp_path / "bare" / "bin" / "python"),
         DESTDIR=str(stage),
         SYSCONFDIR="/etc",
         LOCALSTATEDIR="/var",
