@@ -543,5 +543,6 @@ def test_a_breaker_opens_when_too_many_may_be_freed_at_once() -> None:
 
 
 def test_one_seed_on_sqlite_is_one_run() -> None:
-    seed = next(seed for seed in range(100) if draw(seed).shape.sqlite)
+    seed = 14
+    assert draw(seed).shape.sqlite, "take another short one"
     assert run(seed).digest == run(seed).digest
