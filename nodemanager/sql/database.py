@@ -128,8 +128,11 @@ class Database:
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         # SQLite's busy handler is unfair; queueing our own writers first keeps each wait short.
         self._writer = threading.Lock()
+        self._opened: tuple[int, int] | None = None
         if self.is_sqlite:
-            _make_private(Path(str(self._url.database)), purpose)
+            path = Path(str(self._url.database))
+            _make_private(path, purpose)
+            self._opened = _file_at(path)
         self._engine = self._make_engine()
         # SQLAlchemy does not translate the driver's errors from the set-up of a connection and
         # from the driver's own cursors.
@@ -166,6 +169,7 @@ class Database:
     def reading(self) -> Iterator[sa.Connection]:
         """A read transaction that sees one state of the database."""
         self._raise_fence()
+        self._require_same_file()
         with self._translated(), self._read_engine.begin() as connection:
             yield connection
 
@@ -194,6 +198,7 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
+        self._require_same_file()
         with self._translated(), self._queued(), self._write_engine.begin() as connection:
             yield connection
 
@@ -219,6 +224,21 @@ class Database:
 
     def close(self) -> None:
         self._engine.dispose()
+
+    def _require_same_file(self, *_connected: object) -> None:
+        """Raise StoreError if another file, or none, is at the path by now, as from a backup.
+
+        Open connections would go on with the file that was there, and new ones take the other: one
+        listing would show what the next one lacks.
+        """
+        if self._opened is None:
+            return
+        path = Path(str(self._url.database))
+        if _file_at(path) != self._opened:
+            raise StoreError(
+                f"{self._purpose.name} {path} was moved, removed or replaced while this process "
+                "has it open: put it back, or start each process that uses it again"
+            )
 
     @contextlib.contextmanager
     def _queued(self) -> Iterator[None]:
@@ -260,6 +280,7 @@ class Database:
             pool_timeout=self._timeout,
         )
         if self.is_sqlite:
+            sa.event.listen(engine, "connect", self._require_same_file)
             sa.event.listen(engine, "connect", _set_up_sqlite)
             sa.event.listen(engine, "begin", _begin_sqlite)
         else:
@@ -334,6 +355,15 @@ def _checked(url: str, purpose: Purpose) -> sa.URL:
     if not parsed.database or parsed.database == ":memory:":
         raise StartError(f"{purpose.option} names no file: use sqlite:////path/registry.db")
     return parsed.set(drivername="sqlite")
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Device and inode of the file that is there; None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _make_private(path: Path, purpose: Purpose) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -176,6 +177,29 @@ def test_a_full_disk_is_a_failure_that_changes_nothing(path):
 def over_http(store, uuid):
     shown = store.resource.get(uuid)
     return wire.read(shown, version=shown["etag"], when=wire.parse_stamp)
+
+
+@pytest.mark.parametrize("how", ["replaced", "removed"])
+def test_a_file_that_is_not_the_opened_one_any_more_is_a_failure_until_it_is_back(path, how):
+    """An older copy, or none: connections that are open would go on with the file that was there,
+    and new ones with the other. Both are one store's answers to whoever asks."""
+    store = open_store(f"sqlite:///{path}")
+    store.create(claim(1))
+    copy, aside = path.with_name("copy.db"), path.with_name("aside.db")
+    shutil.copy(path, copy)
+    store.create(claim(2))
+    os.rename(path, aside)
+    if how == "replaced":
+        os.rename(copy, path)
+    asks = (store.list_records, lambda: store.create(claim(3)), store.db._make_engine().connect)
+    for ask in asks:
+        with pytest.raises(StoreError, match=r"registry\.db was moved, removed or replaced"):
+            ask()
+    os.replace(aside, path)
+    assert len(store.list_records().items) == 2
+    store.create(claim(3))
+    assert len(store.list_records().items) == 3
+    store.close()
 
 
 def test_the_same_row_means_the_same_over_http_and_in_sql(path):
