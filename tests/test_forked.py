@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import forked
+from tests.cases import cases
 
 pytestmark = pytest.mark.slow
 
@@ -23,25 +24,24 @@ def said(text: str) -> list[str]:
     return [one for one in text.splitlines() if not one.startswith(("1 loop", " ", "Traceback"))]
 
 
-@pytest.mark.parametrize(
+@cases(
     "line",
-    [
-        pytest.param("print('snow \u2603')", id="says-and-ends"),
-        pytest.param("import sys; sys.exit(3)", id="ends-with-a-code"),
-        pytest.param("import sys; sys.exit('why')", id="ends-with-a-word"),
-        pytest.param("raise SystemError('why')", id="raises"),
-        pytest.param("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", id="is-killed"),
-        pytest.param("import signal; signal.raise_signal(signal.SIGINT)", id="is-interrupted"),
-        pytest.param("import os, time; print(dict(os.environ), time.tzname)", id="environment"),
-        pytest.param("import os; print(os.getcwd(), os.getsid(0) == os.getpid())", id="place"),
-        pytest.param("import os; print(sorted(os.listdir('/proc/self/fd')))", id="descriptors"),
-        pytest.param(
+    {
+        "says-and-ends": "print('snow \u2603')",
+        "ends-with-a-code": "import sys; sys.exit(3)",
+        "ends-with-a-word": "import sys; sys.exit('why')",
+        "raises": "raise SystemError('why')",
+        "is-killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "is-interrupted": "import signal; signal.raise_signal(signal.SIGINT)",
+        "environment": "import os, time; print(dict(os.environ), time.tzname)",
+        "place": "import os; print(os.getcwd(), os.getsid(0) == os.getpid())",
+        "descriptors": "import os; print(sorted(os.listdir('/proc/self/fd')))",
+        "waits-for-its-threads": (
             "import threading, time; threading.Thread(target=lambda: (time.sleep(.1), print(1)))"
-            ".start()",
-            id="waits-for-its-threads",
+            ".start()"
         ),
-        pytest.param("import atexit; atexit.register(print, 'last')", id="says-its-last-words"),
-    ],
+        "says-its-last-words": "import atexit; atexit.register(print, 'last')",
+    },
 )
 def test_it_does_and_ends_as_if_it_was_executed(line: str, tmp_path: Path) -> None:
     executed = subprocess.run(

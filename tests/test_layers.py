@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import cases
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
@@ -46,16 +48,16 @@ def test_imports_point_down_and_core_is_pure() -> None:
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-@pytest.mark.parametrize(
+@cases(
     ("module", "line"),
-    [
-        pytest.param("core/sly.py", "from nodemanager.cloud import api", id="core-to-a-port"),
-        pytest.param("core/sly.py", "import threading", id="core-to-threads"),
-        pytest.param("core/sly.py", "import time", id="core-to-a-clock"),
-        pytest.param("cloud/sly.py", "from nodemanager.actors import messages", id="to-actors"),
-        pytest.param("actors/sly.py", "import nodemanager.app.wiring", id="actors-to-wiring"),
-        pytest.param("errors_sly.py", None, id="a-module-that-no-arrow-leaves"),
-    ],
+    {
+        "core-to-a-port": ("core/sly.py", "from nodemanager.cloud import api"),
+        "core-to-threads": ("core/sly.py", "import threading"),
+        "core-to-a-clock": ("core/sly.py", "import time"),
+        "to-actors": ("cloud/sly.py", "from nodemanager.actors import messages"),
+        "actors-to-wiring": ("actors/sly.py", "import nodemanager.app.wiring"),
+        "a-module-that-no-arrow-leaves": ("errors_sly.py", None),
+    },
 )
 def test_an_arrow_that_points_up_fails(copied: Path, module: str, line: str | None) -> None:
     sly = copied / "nodemanager" / module

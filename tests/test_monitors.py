@@ -7,8 +7,6 @@ from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from nodemanager.actors.messages import CarriedOut, CarryOut, Ordered
 from nodemanager.core.execute.effects import AskNode, DestroyNode, FreeRecord
 from nodemanager.core.execute.workflow import Action, Key
@@ -19,6 +17,7 @@ from nodemanager.core.operate.replies import Command
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.safety.breaker import opened
 from nodemanager.errors import PlaceFull, StoreError
+from tests.cases import cases
 from tests.core.build import node, record
 from tests.simulation.boot_loops import Failure, rests
 from tests.simulation.choices import LARGE, SMALL, SPOT
@@ -44,20 +43,18 @@ STOPPED = node("r1", state=CloudState.STOPPED)
 ENDED = node("r1", state=CloudState.TERMINATED)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answers", "gone"),
-    [
-        pytest.param([(100.0, None), (131.0, None)], True, id="denied-twice"),
-        pytest.param([(100.0, None)], False, id="denied-once"),
-        pytest.param([(100.0, None), (120.0, None)], False, id="too-close"),
-        pytest.param([(10.0, None), (100.0, None)], False, id="the-first-too-early"),
-        pytest.param(
-            [(100.0, None), (115.0, SHOWN), (131.0, None)], False, id="shown-between-them"
-        ),
-        pytest.param([(1.0, ENDED)], True, id="terminated"),
-        pytest.param([(100.0, STOPPED)], False, id="stopped"),
-        pytest.param([], False, id="never-asked"),
-    ],
+    {
+        "denied-twice": ([(100.0, None), (131.0, None)], True),
+        "denied-once": ([(100.0, None)], False),
+        "too-close": ([(100.0, None), (120.0, None)], False),
+        "the-first-too-early": ([(10.0, None), (100.0, None)], False),
+        "shown-between-them": ([(100.0, None), (115.0, SHOWN), (131.0, None)], False),
+        "terminated": ([(1.0, ENDED)], True),
+        "stopped": ([(100.0, STOPPED)], False),
+        "never-asked": ([], False),
+    },
 )
 def test_a_node_is_gone_once_two_denials_say_so_b3(
     answers: list[tuple[float, CloudNode | None]], gone: bool
@@ -101,14 +98,14 @@ def test_a_node_is_excused_for_its_twins_word_and_not_for_its_own() -> None:
     assert not work._is_twins_word(one, 1.0)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("effect", "holder", "open_", "broken"),
-    [
-        pytest.param(DestroyNode("i-1", 9.0), True, False, [], id="in-order"),
-        pytest.param(DestroyNode("i-1", 9.0), False, False, ["L6"], id="without-the-lease"),
-        pytest.param(DestroyNode("i-1", 9.0), True, True, ["B2"], id="an-open-breaker"),
-        pytest.param(AskNode("i-1"), False, True, [], id="a-question"),
-    ],
+    {
+        "in-order": (DestroyNode("i-1", 9.0), True, False, []),
+        "without-the-lease": (DestroyNode("i-1", 9.0), False, False, ["L6"]),
+        "an-open-breaker": (DestroyNode("i-1", 9.0), True, True, ["B2"]),
+        "a-question": (AskNode("i-1"), False, True, []),
+    },
 )
 def test_what_is_sent_is_sent_under_the_lease_and_a_closed_breaker_l6_b2(
     effect: Any, holder: bool, open_: bool, broken: list[str]
@@ -124,15 +121,15 @@ def test_what_is_sent_is_sent_under_the_lease_and_a_closed_breaker_l6_b2(
     assert [one.rule for one in world.violations] == broken
 
 
-@pytest.mark.parametrize(
+@cases(
     ("what", "broken"),
-    [
-        pytest.param("nothing", ["B3"], id="for-no-reason"),
-        pytest.param("a reset", [], id="by-its-operator"),
-        pytest.param("a loss", [], id="with-the-journal"),
-        pytest.param("another pool's reset", ["B3"], id="by-another-pools-operator"),
-        pytest.param("unanswered", [], id="by-one-whose-manager-was-killed-before-it-answered"),
-    ],
+    {
+        "for-no-reason": ("nothing", ["B3"]),
+        "by-its-operator": ("a reset", []),
+        "with-the-journal": ("a loss", []),
+        "by-another-pools-operator": ("another pool's reset", ["B3"]),
+        "by-one-whose-manager-was-killed-before-it-answered": ("unanswered", []),
+    },
 )
 def test_a_breaker_that_only_an_operator_closes_is_closed_by_nothing_else_b3(
     what: str, broken: list[str]
@@ -162,15 +159,15 @@ def test_a_breaker_that_only_an_operator_closes_is_closed_by_nothing_else_b3(
 POLL_S = draw(0).shape.pools[0][0].max_poll_time
 
 
-@pytest.mark.parametrize(
+@cases(
     ("is_fenced", "succeeds", "closed_at", "broken"),
-    [
-        pytest.param(False, (5.3, 7.0), 8.0, [], id="one-succeeds-that-was-answered-before"),
-        pytest.param(False, (4.5, 4.6), 8.0, ["B3"], id="one-had-succeeded-before-it-opened"),
-        pytest.param(False, None, POLL_S + 7.0, ["B3"], id="none-succeeds"),
-        pytest.param(True, None, POLL_S + 5.2, [], id="a-store-without-heartbeats-is-tried"),
-        pytest.param(True, None, POLL_S - 1.0, ["B3"], id="and-that-too-soon"),
-    ],
+    {
+        "one-succeeds-that-was-answered-before": (False, (5.3, 7.0), 8.0, []),
+        "one-had-succeeded-before-it-opened": (False, (4.5, 4.6), 8.0, ["B3"]),
+        "none-succeeds": (False, None, POLL_S + 7.0, ["B3"]),
+        "a-store-without-heartbeats-is-tried": (True, None, POLL_S + 5.2, []),
+        "and-that-too-soon": (True, None, POLL_S - 1.0, ["B3"]),
+    },
 )
 def test_failed_writes_stand_from_when_they_opened_the_breaker_b3(
     is_fenced: bool, succeeds: tuple[float, float] | None, closed_at: float, broken: list[str]
@@ -208,19 +205,19 @@ def test_failed_writes_stand_from_when_they_opened_the_breaker_b3(
     assert [one.rule for one in world.violations] == broken
 
 
-@pytest.mark.parametrize(
+@cases(
     ("what", "at", "broken"),
-    [
-        pytest.param("nothing", 0.0, ["U14"], id="for-no-reason"),
-        pytest.param("sent", -1.0, [], id="an-order-was-on-its-way-before"),
-        pytest.param("refused", 1.0, [], id="its-size-was-refused"),
-        pytest.param("refused", -1.0, [], id="that-was-just-before-it-waited"),
-        pytest.param("refused", -600.0, ["U14"], id="that-was-long-before-it-waited"),
-        pytest.param("another refused", 1.0, ["U14"], id="another-size-was-refused"),
-        pytest.param("ended", 1.0, [], id="its-machine-ended"),
-        pytest.param("ended", -1.0, ["U14"], id="one-that-slurm-had-switched-off-ended"),
-        pytest.param("never heard", -1.0, [], id="one-that-slurm-never-heard-ended"),
-    ],
+    {
+        "for-no-reason": ("nothing", 0.0, ["U14"]),
+        "an-order-was-on-its-way-before": ("sent", -1.0, []),
+        "its-size-was-refused": ("refused", 1.0, []),
+        "that-was-just-before-it-waited": ("refused", -1.0, []),
+        "that-was-long-before-it-waited": ("refused", -600.0, ["U14"]),
+        "another-size-was-refused": ("another refused", 1.0, ["U14"]),
+        "its-machine-ended": ("ended", 1.0, []),
+        "one-that-slurm-had-switched-off-ended": ("ended", -1.0, ["U14"]),
+        "one-that-slurm-never-heard-ended": ("never heard", -1.0, []),
+    },
 )
 def test_what_waits_is_queued_again_only_where_no_machine_comes_u14(
     what: str, at: float, broken: list[str]
@@ -261,20 +258,17 @@ def _failures(*times: tuple[float, float]) -> list[Failure]:
     return [Failure("small", since, by) for since, by in times]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("must", "found"),
-    [
-        pytest.param([(1, 9), (2, 9), (3, 9), (4, 9)], [], id="four"),
-        pytest.param([(1, 9), (2, 9), (3, 9), (4, 9), (5, 10)], [(10, 105)], id="the-fifth"),
-        pytest.param(
-            [(1, 9), (2, 9), (3, 9), (4, 9), (5, 10), (50, 60)], [(10, 105)], id="amid-a-rest"
-        ),
-        pytest.param(
+    {
+        "four": ([(1, 9), (2, 9), (3, 9), (4, 9)], []),
+        "the-fifth": ([(1, 9), (2, 9), (3, 9), (4, 9), (5, 10)], [(10, 105)]),
+        "amid-a-rest": ([(1, 9), (2, 9), (3, 9), (4, 9), (5, 10), (50, 60)], [(10, 105)]),
+        "after-a-rest": (
             [(1, 9), (2, 9), (3, 9), (4, 9), (5, 10), (200, 220)],
             [(10, 105), (220, 400)],
-            id="after-a-rest",
         ),
-    ],
+    },
 )
 def test_a_rest_is_as_short_as_what_its_manager_knew_allows_b5(
     must: list[tuple[float, float]], found: list[tuple[float, float]]
@@ -289,18 +283,17 @@ def test_failures_that_may_be_counted_begin_a_rest_sooner_and_end_it_sooner_b5()
     assert rests(surely, maybe, 5, 100.0, 100.0) == [(20, 114)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("jobs", "expected"),
-    [
-        pytest.param("small small large", [("small", 2), ("large", 2)], id="in-its-order"),
-        pytest.param("cheap large", [("small.spot", 1), ("large", 2)], id="the-cheapest-that-fits"),
-        pytest.param("vast small many", [("small", 1)], id="what-can-be-had"),
-        pytest.param(
+    {
+        "in-its-order": ("small small large", [("small", 2), ("large", 2)]),
+        "the-cheapest-that-fits": ("cheap large", [("small.spot", 1), ("large", 2)]),
+        "what-can-be-had": ("vast small many", [("small", 1)]),
+        "whoever-waits-again-waits-behind": (
             "small large small",
             [("small", 1), ("large", 2), ("small", 1)],
-            id="whoever-waits-again-waits-behind",
         ),
-    ],
+    },
 )
 def test_who_waits_for_which_size_is_told_in_the_order_of_the_queue_u12(
     jobs: str, expected: list[tuple[str, int]]

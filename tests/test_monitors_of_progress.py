@@ -12,6 +12,7 @@ from nodemanager.core.model.world import Claim, Tags
 from nodemanager.core.observe.clocks import Clocks, MeasuredClock
 from nodemanager.journal.kept import CLOCKS
 from nodemanager.records import wire
+from tests.cases import cases
 from tests.simulation import health
 from tests.simulation.boot_loops import BootLoops
 from tests.simulation.debts import NEVER, Debts, Owed
@@ -186,13 +187,13 @@ def _beside_an_idle_node(named: str | None) -> tuple[World, Pool]:
     return world, pool
 
 
-@pytest.mark.parametrize(
+@cases(
     ("named", "beyond"),
-    [
-        pytest.param(None, 0, id="nothing-names-it"),
-        pytest.param("another", 0, id="its-record-names-another"),
-        pytest.param("it", 1, id="its-record-names-it"),
-    ],
+    {
+        "nothing-names-it": (None, 0),
+        "its-record-names-another": ("another", 0),
+        "its-record-names-it": ("it", 1),
+    },
 )
 def test_an_idle_node_is_surplus_only_beside_one_that_serves_min_nodes_d11(
     named: str | None, beyond: int
@@ -207,13 +208,13 @@ def test_an_idle_node_is_surplus_only_beside_one_that_serves_min_nodes_d11(
     assert health.surplus(world, pool, seen) == beyond
 
 
-@pytest.mark.parametrize(
+@cases(
     ("which", "waits"),
-    [
-        pytest.param("idle", True, id="it-is-the-idle-one"),
-        pytest.param("other", True, id="the-idle-one-serves-min-nodes-in-its-place"),
-        pytest.param("none", False, id="no-destroy-was-sent"),
-    ],
+    {
+        "it-is-the-idle-one": ("idle", True),
+        "the-idle-one-serves-min-nodes-in-its-place": ("other", True),
+        "no-destroy-was-sent": ("none", False),
+    },
 )
 def test_an_idle_node_stays_until_it_shows_what_became_of_a_destroy_d3(
     which: str, waits: bool
@@ -247,16 +248,16 @@ def test_a_node_that_pairs_with_nothing_fills_max_nodes_and_serves_no_demand_d11
     assert health.surplus(world, pool, seen) == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("listed", "broken", "lost"),
-    [
-        pytest.param(False, ("A1", "node"), True, id="denied"),
-        pytest.param(False, ("A5", "record"), True, id="its-record-edited"),
-        pytest.param(False, ("A3",), False, id="a-wrong-clock"),
-        pytest.param(False, ("A1", "another"), False, id="another-denied"),
-        pytest.param(False, None, False, id="nothing-broken"),
-        pytest.param(True, ("A1", "node"), False, id="listed"),
-    ],
+    {
+        "denied": (False, ("A1", "node"), True),
+        "its-record-edited": (False, ("A5", "record"), True),
+        "a-wrong-clock": (False, ("A3",), False),
+        "another-denied": (False, ("A1", "another"), False),
+        "nothing-broken": (False, None, False),
+        "listed": (True, ("A1", "node"), False),
+    },
 )
 def test_only_an_unlisted_node_that_was_robbed_of_its_claim_is_owed_no_end_d13(
     listed: bool, broken: tuple[str, ...] | None, lost: bool
@@ -290,10 +291,7 @@ def test_an_unlisted_node_with_its_claim_is_owed_its_end_d13(pinged: bool) -> No
     assert not health.is_lost(world, replace(one, pinged=pinged))
 
 
-@pytest.mark.parametrize(
-    ("opened_at", "late"),
-    [pytest.param(1.0, True, id="open-all-along"), pytest.param(90.0, False, id="opened-anew")],
-)
+@cases(("opened_at", "late"), {"open-all-along": (1.0, True), "opened-anew": (90.0, False)})
 def test_a_breaker_owes_its_closing_from_its_newest_opening_b3(
     world: World, opened_at: float, late: bool
 ) -> None:

@@ -17,6 +17,7 @@ from nodemanager.lib import control
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board
+from tests.cases import cases
 from tests.commands.test_cli import invoke
 from tests.fakes.clock import ManualClock
 
@@ -70,30 +71,25 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     made.server.stop()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "command"),
-    [
-        pytest.param("hold i-1 --reason why", Command(Verb.HOLD, ME, "why", "i-1"), id="hold"),
-        pytest.param(
-            "hold i-1 --unlisted", Command(Verb.HOLD, ME, "", "i-1", unlisted=True), id="unlisted"
-        ),
-        pytest.param("release i-1", Command(Verb.RELEASE, ME, "", "i-1"), id="release"),
-        pytest.param("drain i-1", Command(Verb.DRAIN, ME, "", "i-1"), id="drain"),
-        pytest.param("undrain i-1", Command(Verb.RUN, ME, "", "i-1"), id="undrain"),
-        pytest.param(
-            "kill i-1 --yes --reason why", Command(Verb.KILL, ME, "why", "i-1"), id="kill"
-        ),
-        pytest.param("clean r-1", Command(Verb.CLEAN, ME, "", "r-1"), id="clean"),
-        pytest.param(
+    {
+        "hold": ("hold i-1 --reason why", Command(Verb.HOLD, ME, "why", "i-1")),
+        "unlisted": ("hold i-1 --unlisted", Command(Verb.HOLD, ME, "", "i-1", unlisted=True)),
+        "release": ("release i-1", Command(Verb.RELEASE, ME, "", "i-1")),
+        "drain": ("drain i-1", Command(Verb.DRAIN, ME, "", "i-1")),
+        "undrain": ("undrain i-1", Command(Verb.RUN, ME, "", "i-1")),
+        "kill": ("kill i-1 --yes --reason why", Command(Verb.KILL, ME, "why", "i-1")),
+        "clean": ("clean r-1", Command(Verb.CLEAN, ME, "", "r-1")),
+        "forced-clean": (
             "clean r-1 --force C3 --force C2 --reason why",
             Command(Verb.CLEAN, ME, "why", "r-1", forced=("C3", "C2")),
-            id="forced-clean",
         ),
-        pytest.param("pause --reason why", Command(Verb.PAUSE, ME, "why"), id="pause"),
-        pytest.param("resume", Command(Verb.RESUME, ME), id="resume"),
-        pytest.param("breaker reset", Command(Verb.BREAKER_RESET, ME), id="breaker-reset"),
-        pytest.param("hold a/b?c", Command(Verb.HOLD, ME, "", "a/b?c"), id="an-id-that-is-a-path"),
-    ],
+        "pause": ("pause --reason why", Command(Verb.PAUSE, ME, "why")),
+        "resume": ("resume", Command(Verb.RESUME, ME)),
+        "breaker-reset": ("breaker reset", Command(Verb.BREAKER_RESET, ME)),
+        "an-id-that-is-a-path": ("hold a/b?c", Command(Verb.HOLD, ME, "", "a/b?c")),
+    },
 )
 def test_what_is_typed_is_what_the_daemon_hears(
     words: str, command: Command, served: Served
@@ -104,13 +100,13 @@ def test_what_is_typed_is_what_the_daemon_hears(
     assert served.heard == [command]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "says"),
-    [
-        pytest.param("kill i-1", "--reason", id="kill"),
-        pytest.param("pause", "--reason", id="pause"),
-        pytest.param("clean r-1 --force C3", "--reason", id="forced-clean"),
-    ],
+    {
+        "kill": ("kill i-1", "--reason"),
+        "pause": ("pause", "--reason"),
+        "forced-clean": ("clean r-1 --force C3", "--reason"),
+    },
 )
 def test_without_a_needed_reason_it_is_a_usage_error_and_nothing_is_sent(
     words: str, says: str, served: Served

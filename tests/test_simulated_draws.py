@@ -27,6 +27,7 @@ from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import Conflict, JournalError, JournalReplaced, RemoteError
 from nodemanager.journal.api import Hold, Intent, IntentKind
 from nodemanager.journal.kept import BREAKER
+from tests.cases import cases
 from tests.simulation.choices import LARGE, RELOADED, SMALL, SPOT, reloaded
 from tests.simulation.cleans import CleanRules
 from tests.simulation.engine import Engine, Killed, SimClock
@@ -220,16 +221,16 @@ def test_a_node_counts_by_a_listing_once_its_manager_was_given_it(
     assert truth._is_evident(node, manager, now) is counts
 
 
-@pytest.mark.parametrize(
+@cases(
     ("lacked_at", "counts"),
-    [
-        pytest.param((-61.0, -31.0, -1.0), False, id="silent-since-the-first-that-lacks-it"),
-        pytest.param((-151.0, -61.0, -31.0, -1.0), False, id="one-listing-before-it-was-made"),
-        pytest.param((-90.0, -61.0, -31.0, -1.0), False, id="settled-since-it-was-heard"),
-        pytest.param((-90.0, -31.0, -1.0), True, id="not-settled-since-it-was-heard"),
-        pytest.param((-151.0, -31.0, -1.0), True, id="not-settled-since-it-was-made"),
-        pytest.param((-151.0, -1.0), True, id="one-listing-since-it-was-made"),
-    ],
+    {
+        "silent-since-the-first-that-lacks-it": ((-61.0, -31.0, -1.0), False),
+        "one-listing-before-it-was-made": ((-151.0, -61.0, -31.0, -1.0), False),
+        "settled-since-it-was-heard": ((-90.0, -61.0, -31.0, -1.0), False),
+        "not-settled-since-it-was-heard": ((-90.0, -31.0, -1.0), True),
+        "not-settled-since-it-was-made": ((-151.0, -31.0, -1.0), True),
+        "one-listing-since-it-was-made": ((-151.0, -1.0), True),
+    },
 )
 def test_a_listing_from_before_a_node_was_made_does_not_lack_it(
     lacked_at: tuple[float, ...], counts: bool
@@ -258,22 +259,21 @@ def test_a_listing_from_before_a_node_was_made_does_not_lack_it(
     assert truth._is_evident(node, manager, now) is counts
 
 
-@pytest.mark.parametrize(
+@cases(
     ("shown", "resets", "counts"),
-    [
-        pytest.param({-60.0: True, -5.0: False}, [], True, id="nobody-closed-the-breaker"),
-        pytest.param({-60.0: True, -5.0: False}, [-2.0], False, id="closed-once-they-were-lost"),
-        pytest.param({-60.0: True, -5.0: False}, [-30.0], True, id="closed-before-they-were-lost"),
-        pytest.param({-60.0: True, -5.0: False}, [1.0], True, id="closed-after-the-order"),
-        pytest.param(
+    {
+        "nobody-closed-the-breaker": ({-60.0: True, -5.0: False}, [], True),
+        "closed-once-they-were-lost": ({-60.0: True, -5.0: False}, [-2.0], False),
+        "closed-before-they-were-lost": ({-60.0: True, -5.0: False}, [-30.0], True),
+        "closed-after-the-order": ({-60.0: True, -5.0: False}, [1.0], True),
+        "listed-again-and-lost-again": (
             {-60.0: True, -40.0: False, -20.0: True, -5.0: False},
             [-30.0],
             True,
-            id="listed-again-and-lost-again",
         ),
-        pytest.param({-60.0: True, -40.0: False, -5.0: False}, [-30.0], False, id="still-lost"),
-        pytest.param({-5.0: False, 1.0: True}, [], False, id="first-listed-after-the-order"),
-    ],
+        "still-lost": ({-60.0: True, -40.0: False, -5.0: False}, [-30.0], False),
+        "first-listed-after-the-order": ({-5.0: False, 1.0: True}, [], False),
+    },
 )
 def test_no_records_at_all_are_believed_once_an_operator_closed_the_breaker_for_them(
     shown: Mapping[float, bool], resets: list[float], counts: bool
@@ -335,10 +335,7 @@ class LateDestroy:
         return {one.rule for one in self.world.violations}
 
 
-@pytest.mark.parametrize(
-    ("read_at", "found"),
-    [pytest.param(15.0, False, id="since-its-order"), pytest.param(5.0, True, id="before-it")],
-)
+@cases(("read_at", "found"), {"since-its-order": (15.0, False), "before-it": (5.0, True)})
 def test_a_late_destroy_was_looked_at_since_the_order_that_it_was_sent_for_d2(
     read_at: float, found: bool
 ) -> None:
@@ -346,12 +343,12 @@ def test_a_late_destroy_was_looked_at_since_the_order_that_it_was_sent_for_d2(
     assert ("D2" in late.arrives()) is found
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reasons", "found"),
-    [
-        pytest.param((Reason.IDLE_BEYOND_DEMAND, Reason.NODE_DOWN), True, id="as-idle"),
-        pytest.param((Reason.NODE_DOWN, Reason.IDLE_BEYOND_DEMAND), False, id="as-down"),
-    ],
+    {
+        "as-idle": ((Reason.IDLE_BEYOND_DEMAND, Reason.NODE_DOWN), True),
+        "as-down": ((Reason.NODE_DOWN, Reason.IDLE_BEYOND_DEMAND), False),
+    },
 )
 def test_a_late_destroy_is_for_the_reason_of_the_order_that_it_was_sent_for_work(
     reasons: tuple[Reason, ...], found: bool
@@ -365,14 +362,14 @@ def test_a_late_destroy_is_for_the_reason_of_the_order_that_it_was_sent_for_work
     assert ("WORK" in late.arrives()) is found
 
 
-@pytest.mark.parametrize(
+@cases(
     ("states", "turned"),
-    [
-        pytest.param(("idle", "idle", "idle"), 30.0, id="silent-since-its-newest-word"),
-        pytest.param(("idle", "down", "down"), 20.0, id="down-since-it-began-to-say-so"),
-        pytest.param(("down", "idle", "down"), 30.0, id="up-in-between"),
-        pytest.param(("down", "down", "idle"), 30.0, id="silent-and-up-by-its-newest-word"),
-    ],
+    {
+        "silent-since-its-newest-word": (("idle", "idle", "idle"), 30.0),
+        "down-since-it-began-to-say-so": (("idle", "down", "down"), 20.0),
+        "up-in-between": (("down", "idle", "down"), 30.0),
+        "silent-and-up-by-its-newest-word": (("down", "down", "idle"), 30.0),
+    },
 )
 def test_a_node_that_pings_that_it_is_down_turned_when_it_first_said_so_d9(
     states: tuple[str, ...], turned: float
@@ -389,16 +386,16 @@ def test_a_node_that_pings_that_it_is_down_turned_when_it_first_said_so_d9(
     assert late.rules._turned_at(order, late.by) == turned
 
 
-@pytest.mark.parametrize(
+@cases(
     ("said", "asked", "found"),
-    [
-        pytest.param(["kill done"], True, False, id="killed"),
-        pytest.param([], True, True, id="nobody-killed-it"),
-        pytest.param(["kill refused"], True, True, id="its-kill-was-refused"),
-        pytest.param(["kill done", "run done"], True, True, id="called-off"),
-        pytest.param(["kill done", "run refused"], True, False, id="too-late-to-call-it-off"),
-        pytest.param(["kill done"], False, True, id="killed-and-the-cloud-was-not-asked"),
-    ],
+    {
+        "killed": (["kill done"], True, False),
+        "nobody-killed-it": ([], True, True),
+        "its-kill-was-refused": (["kill refused"], True, True),
+        "called-off": (["kill done", "run done"], True, True),
+        "too-late-to-call-it-off": (["kill done", "run refused"], True, False),
+        "killed-and-the-cloud-was-not-asked": (["kill done"], False, True),
+    },
 )
 def test_an_unlisted_node_is_killed_if_an_operator_did_and_the_cloud_has_it_d13_o2(
     said: list[str], asked: bool, found: bool
@@ -427,15 +424,15 @@ def test_an_unlisted_node_is_killed_if_an_operator_did_and_the_cloud_has_it_d13_
     assert [one.rule for one in world.violations] == (["D1"] if found else [])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("size", "alike", "price", "found"),
-    [
-        pytest.param(SMALL, 2, 0.9, True, id="one-for-each-of-the-size-that-they-want"),
-        pytest.param(SMALL, 3, 0.9, False, id="one-too-many-of-that-size"),
-        pytest.param(LARGE, 2, 0.9, False, id="a-larger-one"),
-        pytest.param(SPOT, 2, 0.9, False, id="a-preemptible-one"),
-        pytest.param(SMALL, 2, 1.1, False, id="too-dear-all-together"),
-    ],
+    {
+        "one-for-each-of-the-size-that-they-want": (SMALL, 2, 0.9, True),
+        "one-too-many-of-that-size": (SMALL, 3, 0.9, False),
+        "a-larger-one": (LARGE, 2, 0.9, False),
+        "a-preemptible-one": (SPOT, 2, 0.9, False),
+        "too-dear-all-together": (SMALL, 2, 1.1, False),
+    },
 )
 def test_a_node_was_wanted_at_its_word_if_as_many_jobs_wanted_its_size_work(
     size: Size, alike: int, price: float, found: bool
@@ -460,10 +457,7 @@ def test_a_node_was_wanted_at_its_word_if_as_many_jobs_wanted_its_size_work(
     assert ("WORK" in late.arrives()) is found
 
 
-@pytest.mark.parametrize(
-    ("is_answered", "found"),
-    [pytest.param(True, True, id="told"), pytest.param(False, False, id="answered-with-an-error")],
-)
+@cases(("is_answered", "found"), {"told": (True, True), "answered-with-an-error": (False, False)})
 def test_a_node_with_a_drain_hook_may_be_hit_in_the_gap_if_it_can_be_told_nothing_work(
     is_answered: bool, found: bool
 ) -> None:

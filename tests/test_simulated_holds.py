@@ -15,6 +15,7 @@ import pytest
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.observe.facts import NodesAnswered, TagsAnswered
 from nodemanager.core.operate.replies import Reply, Result
+from tests.cases import cases
 from tests.core.build import claim, node, record
 from tests.simulation.cleans import EXACT_S, held_in_the_gap
 from tests.simulation.nodes import NodeRules
@@ -31,18 +32,18 @@ def test_a_hold_between_the_last_read_and_the_write_is_no_finding_c9() -> None:
     assert held_in_the_gap(replace(READ, version="v2", modified_at=2000.0, held=True), READ, 0.1)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "read", "age_s"),
-    [
-        pytest.param({}, READ, 0.1, id="no-hold-at-all"),
-        pytest.param({"held": True}, replace(READ, held=True), 0.1, id="held-when-it-was-read"),
-        pytest.param({"held": True}, None, 0.1, id="never-read"),
-        pytest.param({"held": True}, READ, EXACT_S + 0.1, id="read-long-before"),
-        pytest.param({"held": True, "last_ping_at": 1001.0}, READ, 0.1, id="pinged-too"),
-        pytest.param({"held": True, "instance_id": "i-x"}, READ, 0.1, id="by-another-instance"),
-        pytest.param({"held": True, "slot_number": 7}, READ, 0.1, id="on-another-slot"),
-        pytest.param({"held": True, "claim": claim("r1", at=1.0)}, READ, 0.1, id="claimed-anew"),
-    ],
+    {
+        "no-hold-at-all": ({}, READ, 0.1),
+        "held-when-it-was-read": ({"held": True}, replace(READ, held=True), 0.1),
+        "never-read": ({"held": True}, None, 0.1),
+        "read-long-before": ({"held": True}, READ, EXACT_S + 0.1),
+        "pinged-too": ({"held": True, "last_ping_at": 1001.0}, READ, 0.1),
+        "by-another-instance": ({"held": True, "instance_id": "i-x"}, READ, 0.1),
+        "on-another-slot": ({"held": True, "slot_number": 7}, READ, 0.1),
+        "claimed-anew": ({"held": True, "claim": claim("r1", at=1.0)}, READ, 0.1),
+    },
 )
 def test_whatever_else_moved_it_is_a_finding_still_c12(
     changes: dict[str, Any], read: Any, age_s: float
@@ -51,15 +52,15 @@ def test_whatever_else_moved_it_is_a_finding_still_c12(
     assert not held_in_the_gap(replace(READ, **changes), read, age_s)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("late", "fenced", "lately", "overtaken"),
-    [
-        pytest.param(True, True, ("operator", "hold"), True, id="a-hold-behind-a-claim-on-its-way"),
-        pytest.param(False, True, ("operator", "hold"), False, id="a-claim-that-knew-of-it"),
-        pytest.param(True, False, ("operator", "hold"), False, id="a-store-that-compares"),
-        pytest.param(True, True, ("operator", "edit"), False, id="another-write-of-theirs"),
-        pytest.param(True, True, None, False, id="nobody-wrote"),
-    ],
+    {
+        "a-hold-behind-a-claim-on-its-way": (True, True, ("operator", "hold"), True),
+        "a-claim-that-knew-of-it": (False, True, ("operator", "hold"), False),
+        "a-store-that-compares": (True, False, ("operator", "hold"), False),
+        "another-write-of-theirs": (True, True, ("operator", "edit"), False),
+        "nobody-wrote": (True, True, None, False),
+    },
 )
 def test_only_a_claim_that_was_sent_before_the_hold_is_overtaken_by_it_u2(
     late: bool, fenced: bool, lately: tuple[str, str] | None, overtaken: bool

@@ -10,6 +10,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
+from tests.cases import cases
 from tests.sampling import first
 from tests.simulation.manager import Manager
 from tests.simulation.run import play
@@ -42,10 +43,7 @@ class Seen:
 
 
 @pytest.mark.parametrize("seeds", first(1, WORLDS), ids=str)
-@pytest.mark.parametrize(
-    "dispatching",
-    [pytest.param(None, id="by-pings"), pytest.param(Dispatching(15.0, 200.0), id="slurm")],
-)
+@cases("dispatching", {"by-pings": None, "slurm": Dispatching(15.0, 200.0)})
 def test_no_rule_is_broken_and_parked_pools_empty(
     dispatching: Dispatching | None, seeds: tuple[int, ...]
 ) -> None:

@@ -17,6 +17,7 @@ from nodemanager.cloud.api import CloudDriver
 from nodemanager.records.api import RecordStore
 from nodemanager.records.arvados_client import ArvadosClient
 from nodemanager.schedulers.api import Scheduler
+from tests.cases import cases
 from tests.simulation.arvados import FencedStore
 from tests.simulation.manager import Manager
 from tests.simulation.scenario import Scenario, draw
@@ -92,17 +93,17 @@ def seated() -> Scenario:
     return draw(0, seated=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("real", "simulated"),
-    [
-        pytest.param(CloudDriver, driver, id="cloud"),
-        pytest.param(RecordStore, lambda: manager_of(plain()).store, id="registry"),
-        pytest.param(RecordStore, lambda: manager_of(seated()).store, id="seats"),
-        pytest.param(RecordStore, lambda: manager_of(fenced()).store, id="arvados"),
-        pytest.param(ArvadosClient, arvados_client, id="arvados-client"),
-        pytest.param(Scheduler, lambda: scheduler(dispatched()), id="scheduler"),
-        pytest.param(Scheduler, lambda: scheduler(seated()), id="seats-scheduler"),
-    ],
+    {
+        "cloud": (CloudDriver, driver),
+        "registry": (RecordStore, lambda: manager_of(plain()).store),
+        "seats": (RecordStore, lambda: manager_of(seated()).store),
+        "arvados": (RecordStore, lambda: manager_of(fenced()).store),
+        "arvados-client": (ArvadosClient, arvados_client),
+        "scheduler": (Scheduler, lambda: scheduler(dispatched())),
+        "seats-scheduler": (Scheduler, lambda: scheduler(seated())),
+    },
 )
 def test_a_simulated_one_has_all_that_the_real_one_has(
     real: type, simulated: Callable[[], object]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from nodemanager.core.model.reasons import Reason
+from tests.cases import cases
 from tests.sampling import first, newest_of_each
 from tests.simulation import census
 from tests.simulation.mutation import SEEDS
@@ -247,12 +248,12 @@ def test_a_step_of_the_stores_clock_over_a_boot_is_seen_though_our_clock_stepped
     assert run(312000010, storm=Storm(kinds, count=14)).violations == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "seed",
-    [
-        pytest.param(312000144, id="a-listing-without-them-since-the-order"),
-        pytest.param(312000021, id="an-unlisted-node-known-by-an-answer"),
-    ],
+    {
+        "a-listing-without-them-since-the-order": 312000144,
+        "an-unlisted-node-known-by-an-answer": 312000021,
+    },
 )
 def test_a_node_whose_tags_an_operator_took_goes_only_by_what_the_manager_had_been_shown(
     seed: int,

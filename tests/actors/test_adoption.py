@@ -15,6 +15,7 @@ from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import BadRequest, CloudError, NotSent, RemoteError, Throttled
 from tests.actors.rig import Rig
 from tests.actors.test_backlog import apply, finish, marked, shown, skipped
+from tests.cases import cases
 from tests.fakes.script import fail, first
 
 pytestmark = pytest.mark.slow
@@ -106,13 +107,13 @@ def test_a_change_that_only_the_last_look_sees_is_heeded(beside: Rig) -> None:
     assert beside.cloud.machines[first.id].node.tags == Tags("other")
 
 
-@pytest.mark.parametrize(
+@cases(
     "error",
-    [
-        pytest.param(CloudError("timed out"), id="unknown"),
-        pytest.param(Throttled("slow down", retry_after=20.0), id="throttled"),
-        pytest.param(NotSent("it was not sent: this manager lacks the pool's lease"), id="unsent"),
-    ],
+    {
+        "unknown": CloudError("timed out"),
+        "throttled": Throttled("slow down", retry_after=20.0),
+        "unsent": NotSent("it was not sent: this manager lacks the pool's lease"),
+    },
 )
 def test_a_failure_that_may_pass_is_tried_again(beside: Rig, error: RemoteError) -> None:
     first, _ = named(beside).values()

@@ -27,6 +27,7 @@ from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.rig import Rig
+from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.journal import MemoryJournal
 
@@ -266,13 +267,13 @@ def test_another_plan_is_added_and_what_is_stopped_is_held_back_again(make_rig: 
     assert not isinstance(apply(leaked, replace(wanted, items=wanted.items[5:15])), str)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "said"),
-    [
-        pytest.param({"pool": "other"}, "pool other", id="pool"),
-        pytest.param({"store": "another"}, "store another", id="store"),
-        pytest.param({"account": "another"}, "another", id="account"),
-    ],
+    {
+        "pool": ({"pool": "other"}, "pool other"),
+        "store": ({"store": "another"}, "store another"),
+        "account": ({"account": "another"}, "another"),
+    },
 )
 def test_a_plan_of_another_pool_store_or_account_is_refused_l5(
     leaked: Rig, changes: dict[str, str], said: str

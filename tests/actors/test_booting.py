@@ -20,6 +20,7 @@ from nodemanager.errors import (
 )
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
+from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first, lose
 from tests.fakes.script import Step
 
@@ -240,15 +241,12 @@ def test_a_quota_is_lowered_and_probed_later(make_rig: MakeRig) -> None:
     assert len(rig.nodes) == 6
 
 
-@pytest.mark.parametrize(
+@cases(
     "steps",
-    [
-        pytest.param((), id="answered"),
-        pytest.param(
-            (lose(CloudError("timeout")), fail(CloudError("HTTP 500"))),
-            id="listed-before-it-is-answered",
-        ),
-    ],
+    {
+        "answered": (),
+        "listed-before-it-is-answered": (lose(CloudError("timeout")), fail(CloudError("HTTP 500"))),
+    },
 )
 def test_a_node_that_the_quota_allows_does_not_raise_it_d6(
     make_rig: MakeRig, steps: tuple[Step, ...]

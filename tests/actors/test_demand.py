@@ -12,6 +12,7 @@ from nodemanager.core.model.world import Job, Size, WorkerState
 from nodemanager.lib import log
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
+from tests.cases import cases
 from tests.core.build import world
 from tests.fakes.cloud import LARGE, SMALL
 
@@ -33,12 +34,12 @@ def with_sizes(rig: Rig, *sizes: Size) -> Rig:
     return rig
 
 
-@pytest.mark.parametrize(
+@cases(
     ("job", "size"),
-    [
-        pytest.param(Job("j", cores=1), "small", id="ordinary"),
-        pytest.param(Job("j", cores=1, preemptible=True), "small.spot", id="preemptible"),
-    ],
+    {
+        "ordinary": (Job("j", cores=1), "small"),
+        "preemptible": (Job("j", cores=1, preemptible=True), "small.spot"),
+    },
 )
 def test_one_job_beside_two_sizes_of_one_instance_type_boots_one_node_u11_n2(
     make_rig: MakeRig, job: Job, size: str

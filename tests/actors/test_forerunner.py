@@ -9,6 +9,7 @@ from nodemanager.core.model.world import CloudState, Record, Tags, WorkerState
 from nodemanager.errors import CloudError, StoreError
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
+from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
 
 pytestmark = pytest.mark.slow
@@ -139,27 +140,20 @@ def test_items_that_are_none_make_the_listing_incomplete(make_rig: MakeRig) -> N
     assert rig.store.calls["clean"] == rig.cloud.calls["create"] == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     "harm",
-    [
-        pytest.param(
-            lambda rig, node, record: rig.cloud.change(node, created_at=None),
-            id="node-without-a-launch-time",
+    {
+        "node-without-a-launch-time": lambda rig, node, record: rig.cloud.change(
+            node, created_at=None
         ),
-        pytest.param(
-            lambda rig, node, record: rig.store.put(
-                record, modified_at=None, problems=("modified_at: None",)
-            ),
-            id="record-without-modified_at",
+        "record-without-modified_at": lambda rig, node, record: rig.store.put(
+            record, modified_at=None, problems=("modified_at: None",)
         ),
-        pytest.param(
-            lambda rig, node, record: (
-                rig.cloud.change(node, name="höst-日本", problems=("name: not ASCII",)),
-                rig.store.put(record, hostname="höst-日本", problems=("hostname: not ASCII",)),
-            ),
-            id="names-that-are-not-ascii",
+        "names-that-are-not-ascii": lambda rig, node, record: (
+            rig.cloud.change(node, name="höst-日本", problems=("name: not ASCII",)),
+            rig.store.put(record, hostname="höst-日本", problems=("hostname: not ASCII",)),
         ),
-    ],
+    },
 )
 def test_a_malformed_item_keeps_what_it_touches_and_stops_nothing(
     make_rig: MakeRig, harm: object

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from nodemanager.actors.daemon.intents import (
     ends_of,
     may_be_under_way,
@@ -20,6 +18,7 @@ from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.safety.orders import CleanOrder
 from nodemanager.journal.api import Concluded, Intent, IntentKind, OpenIntent
 from nodemanager.journal.codec import codec_of
+from tests.cases import cases
 from tests.core.build import record
 
 CLEAN, CREATE, CLAIM, FENCE, DESTROY = (
@@ -56,21 +55,19 @@ def left(intent: Intent, *, passed_over: bool = False) -> OpenIntent:
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("closed", "still_open", "sent"),
-    [
-        pytest.param(ended(destroy(), "gone"), None, [("i-1", 2.0)], id="gone"),
-        pytest.param(ended(destroy(), "unknown"), None, [("i-1", 2.0)], id="unclear"),
-        pytest.param(ended(destroy(), "failed"), None, [], id="refused"),
-        pytest.param(ended(destroy(None), "gone"), None, [], id="of-no-node"),
-        pytest.param(ended(destroy(kind=CREATE), "gone"), None, [], id="a-create"),
-        pytest.param(None, left(destroy(), passed_over=True), [("i-1", None)], id="passed-over"),
-        pytest.param(None, left(destroy()), [], id="waited-for"),
-        pytest.param(None, left(destroy(None), passed_over=True), [], id="passed-over-of-no-node"),
-        pytest.param(
-            None, left(destroy(kind=CREATE), passed_over=True), [], id="a-passed-over-create"
-        ),
-    ],
+    {
+        "gone": (ended(destroy(), "gone"), None, [("i-1", 2.0)]),
+        "unclear": (ended(destroy(), "unknown"), None, [("i-1", 2.0)]),
+        "refused": (ended(destroy(), "failed"), None, []),
+        "of-no-node": (ended(destroy(None), "gone"), None, []),
+        "a-create": (ended(destroy(kind=CREATE), "gone"), None, []),
+        "passed-over": (None, left(destroy(), passed_over=True), [("i-1", None)]),
+        "waited-for": (None, left(destroy()), []),
+        "passed-over-of-no-node": (None, left(destroy(None), passed_over=True), []),
+        "a-passed-over-create": (None, left(destroy(kind=CREATE), passed_over=True), []),
+    },
 )
 def test_a_destroy_that_was_sent_may_hit_its_node_though_nobody_waits_for_it_d12(
     closed: Concluded | None, still_open: OpenIntent | None, sent: list[object]
@@ -81,14 +78,14 @@ def test_a_destroy_that_was_sent_may_hit_its_node_though_nobody_waits_for_it_d12
     assert list(sent_destroys(closed_ones, left_ones)) == sent
 
 
-@pytest.mark.parametrize(
+@cases(
     ("one", "nodes"),
-    [
-        pytest.param(left(destroy()), ["i-1"], id="a-destroy"),
-        pytest.param(left(destroy(), passed_over=True), [], id="passed-over"),
-        pytest.param(left(destroy(None)), [], id="of-no-node"),
-        pytest.param(left(destroy(kind=CREATE)), [], id="a-create"),
-    ],
+    {
+        "a-destroy": (left(destroy()), ["i-1"]),
+        "passed-over": (left(destroy(), passed_over=True), []),
+        "of-no-node": (left(destroy(None)), []),
+        "a-create": (left(destroy(kind=CREATE)), []),
+    },
 )
 def test_this_run_waits_for_the_destroys_that_are_open_and_not_passed_over_r1(
     one: OpenIntent, nodes: list[str]
@@ -96,40 +93,37 @@ def test_this_run_waits_for_the_destroys_that_are_open_and_not_passed_over_r1(
     assert list(open_destroys([one])) == nodes
 
 
-@pytest.mark.parametrize(
+@cases(
     ("one", "ends"),
-    [
-        pytest.param(ended(destroy(), "gone"), ["i-1"], id="a-node-that-is-gone"),
-        pytest.param(ended(destroy(), "failed"), [], id="a-destroy-that-was-refused"),
-        pytest.param(ended(destroy(), "unknown"), [], id="a-destroy-of-unknown-outcome"),
-        pytest.param(ended(destroy(None), "gone"), [], id="of-no-node"),
-        pytest.param(ended(clean(), CLEANED), [life_key("r1", "life")], id="a-life-that-was-freed"),
-        pytest.param(ended(clean(), "skipped"), [], id="a-clean-that-was-skipped"),
-        pytest.param(
-            ended(Intent(CLEAN, "clean:r1", "p", record="r1"), CLEANED), [], id="an-unreadable-one"
-        ),
-    ],
+    {
+        "a-node-that-is-gone": (ended(destroy(), "gone"), ["i-1"]),
+        "a-destroy-that-was-refused": (ended(destroy(), "failed"), []),
+        "a-destroy-of-unknown-outcome": (ended(destroy(), "unknown"), []),
+        "of-no-node": (ended(destroy(None), "gone"), []),
+        "a-life-that-was-freed": (ended(clean(), CLEANED), [life_key("r1", "life")]),
+        "a-clean-that-was-skipped": (ended(clean(), "skipped"), []),
+        "an-unreadable-one": (ended(Intent(CLEAN, "clean:r1", "p", record="r1"), CLEANED), []),
+    },
 )
 def test_only_what_is_gone_or_freed_has_ended_r4(one: Concluded, ends: list[str]) -> None:
     assert list(ends_of([one])) == ends
 
 
-@pytest.mark.parametrize(
+@cases(
     ("intent", "found"),
-    [
-        pytest.param(clean(fenced=True), [("r1", True)], id="a-clean-behind-its-fence"),
-        pytest.param(clean(fenced=False), [("r1", False)], id="a-clean-before-its-fence"),
-        pytest.param(clean(FENCE, fenced=True), [("r1", True)], id="a-fence"),
-        pytest.param(clean(looked=False), [], id="a-clean-that-only-looks"),
-        pytest.param(Intent(CLAIM, "setup:r1", "p", record="r1"), [("r1", False)], id="a-claim"),
-        pytest.param(Intent(CREATE, "setup:r1", "p", record="r1"), [("r1", False)], id="a-create"),
-        pytest.param(
+    {
+        "a-clean-behind-its-fence": (clean(fenced=True), [("r1", True)]),
+        "a-clean-before-its-fence": (clean(fenced=False), [("r1", False)]),
+        "a-fence": (clean(FENCE, fenced=True), [("r1", True)]),
+        "a-clean-that-only-looks": (clean(looked=False), []),
+        "a-claim": (Intent(CLAIM, "setup:r1", "p", record="r1"), [("r1", False)]),
+        "a-create": (Intent(CREATE, "setup:r1", "p", record="r1"), [("r1", False)]),
+        "a-clean-whose-order-nobody-can-read-may-free": (
             Intent(CLEAN, "clean:r1", "p", record="r1", pre_image=record("r1", at=1.0)),
             [("r1", True)],
-            id="a-clean-whose-order-nobody-can-read-may-free",
         ),
-        pytest.param(destroy(), [], id="a-destroy-writes-no-record"),
-    ],
+        "a-destroy-writes-no-record": (destroy(), []),
+    },
 )
 def test_what_a_former_run_may_be_writing_still_and_whether_that_frees_c12(
     intent: Intent, found: list[tuple[str, bool]]
@@ -137,16 +131,14 @@ def test_what_a_former_run_may_be_writing_still_and_whether_that_frees_c12(
     assert list(may_be_under_way([left(intent)])) == found
 
 
-@pytest.mark.parametrize(
+@cases(
     ("one", "orders"),
-    [
-        pytest.param(ended(destroy(), "gone"), [(ORDER, 2.0)], id="gone"),
-        pytest.param(ended(destroy(), "unknown"), [], id="unclear"),
-        pytest.param(ended(destroy(kind=CREATE), "gone"), [], id="a-create"),
-        pytest.param(
-            ended(Intent(DESTROY, "destroy:i-1", "p", node="i-1"), "gone"), [], id="unreadable"
-        ),
-    ],
+    {
+        "gone": (ended(destroy(), "gone"), [(ORDER, 2.0)]),
+        "unclear": (ended(destroy(), "unknown"), []),
+        "a-create": (ended(destroy(kind=CREATE), "gone"), []),
+        "unreadable": (ended(Intent(DESTROY, "destroy:i-1", "p", node="i-1"), "gone"), []),
+    },
 )
 def test_a_shutdown_is_over_once_its_node_is_gone_d3(
     one: Concluded, orders: list[tuple[ShutdownOrder, float]]

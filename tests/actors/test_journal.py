@@ -29,6 +29,7 @@ from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.lib.log import get
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, until
+from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
 from tests.fakes.journal import MemoryJournal
 
@@ -331,15 +332,15 @@ def test_what_could_not_be_written_is_written_in_order_and_the_newest_of_each_al
     assert len(written) == 5
 
 
-@pytest.mark.parametrize(
+@cases(
     ("what", "own"),
-    [
-        pytest.param(BREAKER, Breaker(Cause.WRITES_FAIL, generation=1), id="the-breaker"),
-        pytest.param(LATE_WRITES, {"r1": LateWrite(1.0)}, id="late-writes"),
-        pytest.param(PLACE_RESTS, {"small": {"zone-a": 9e9}}, id="rests-of-places"),
-        pytest.param(GIVEN_BACK, {"r1:life": 1.0}, id="lives-given-back"),
-        pytest.param(BACKLOG_MARKS, {"run": 1}, id="a-backlog-run"),
-    ],
+    {
+        "the-breaker": (BREAKER, Breaker(Cause.WRITES_FAIL, generation=1)),
+        "late-writes": (LATE_WRITES, {"r1": LateWrite(1.0)}),
+        "rests-of-places": (PLACE_RESTS, {"small": {"zone-a": 9e9}}),
+        "lives-given-back": (GIVEN_BACK, {"r1:life": 1.0}),
+        "a-backlog-run": (BACKLOG_MARKS, {"run": 1}),
+    },
 )
 def test_what_changed_before_the_journal_was_read_is_written_once_it_is(
     what: Kept[Any], own: Any

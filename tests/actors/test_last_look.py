@@ -16,6 +16,7 @@ from nodemanager.core.model.world import Listing, Record, Tags
 from nodemanager.errors import CloudError
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig, ping
+from tests.cases import cases
 from tests.fakes import answer, fail, first
 
 pytestmark = pytest.mark.slow
@@ -76,14 +77,14 @@ def no_longer_there(rig: Rig, record: Record) -> None:
     del rig.store.rows[record.uuid]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("happens", "reason"),
-    [
-        pytest.param(seen_by_tag, "node_alive", id="found-by-tag"),
-        pytest.param(seen_by_id, "node_alive", id="found-by-id"),
-        pytest.param(ping, "changed_since_plan", id="version-changed"),
-        pytest.param(no_longer_there, "changed_since_plan", id="record-gone"),
-    ],
+    {
+        "found-by-tag": (seen_by_tag, "node_alive"),
+        "found-by-id": (seen_by_id, "node_alive"),
+        "version-changed": (ping, "changed_since_plan"),
+        "record-gone": (no_longer_there, "changed_since_plan"),
+    },
 )
 def test_the_last_look_before_the_write_sees_what_the_listings_did_not(
     leaking: Leaking, happens: Callable[[Rig, Record], None], reason: str

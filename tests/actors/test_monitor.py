@@ -18,6 +18,7 @@ from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig
+from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock, first
 from tests.fakes.journal import MemoryJournal
 
@@ -104,16 +105,14 @@ def test_evidence_against_a_clean_is_told_and_opens_the_breaker_until_a_reset(
     assert not rig.lines("invariant.broken", record=other.uuid)
 
 
-@pytest.mark.parametrize(
+@cases(
     "forge",
-    [
-        pytest.param(lambda one: None, id="no-entry"),
-        pytest.param(lambda one: replace(one, pre_image=None), id="no-pre-image"),
-        pytest.param(
-            lambda one: replace(one, details={"order": one.details["order"]}), id="no-last-look"
-        ),
-        pytest.param(lambda one: replace(one, details={"look": "?", "order": 7}), id="unreadable"),
-    ],
+    {
+        "no-entry": lambda one: None,
+        "no-pre-image": lambda one: replace(one, pre_image=None),
+        "no-last-look": lambda one: replace(one, details={"order": one.details["order"]}),
+        "unreadable": lambda one: replace(one, details={"look": "?", "order": 7}),
+    },
 )
 def test_a_journal_that_can_not_prove_a_clean_is_a_violation(
     leaking: Leaking, clock: TickingClock, forge: Any
@@ -175,13 +174,7 @@ def test_a_freed_life_that_is_back_on_its_record_is_told_once(
     assert len(rig.lines("invariant.broken")) == 1
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        pytest.param({"absent_listings": 4}, id="absent_listings"),
-        pytest.param({"settle": 600.0}, id="settle"),
-    ],
-)
+@cases("changed", {"absent_listings": {"absent_listings": 4}, "settle": {"settle": 600.0}})
 def test_a_reload_amid_a_clean_breaks_no_rule_s6(leaking: Leaking, changed: dict[str, Any]) -> None:
     """What is in flight is held against the settings that it was decided under."""
     rig, record = leaking()

@@ -11,6 +11,7 @@ from nodemanager.core.model.world import Guarantee
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from tests.actors.rig import Rig
+from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 
 HOUR = 3600.0
@@ -71,12 +72,9 @@ def test_a_cause_that_comes_and_goes_is_told_once_a_day(make_rig: Any) -> None:
     assert len(rig.lines("slots.stuck")) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("guarantee", "clear"),
-    [
-        pytest.param(Guarantee.CAS, "prune_after", id="registry"),
-        pytest.param(Guarantee.FENCED, "doc/arvados", id="arvados"),
-    ],
+    {"registry": (Guarantee.CAS, "prune_after"), "arvados": (Guarantee.FENCED, "doc/arvados")},
 )
 def test_records_that_nobody_needs_are_told_once_a_day(
     make_rig: Any, guarantee: Guarantee, clear: str

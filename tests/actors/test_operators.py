@@ -27,6 +27,7 @@ from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.story import Story
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig, until
+from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
 from tests.fakes.journal import MemoryJournal
 
@@ -176,13 +177,7 @@ def test_a_cordon_keeps_an_idle_node_over_kill_9_until_it_is_uncordoned(busy: Ri
     assert len(rig.nodes) == 2, "one of three idle nodes is beyond demand"
 
 
-@pytest.mark.parametrize(
-    ("verb", "reason"),
-    [
-        pytest.param(Verb.CORDON, "cordoned", id="cordon"),
-        pytest.param(Verb.DRAIN, "draining", id="drain"),
-    ],
-)
+@cases(("verb", "reason"), {"cordon": (Verb.CORDON, "cordoned"), "drain": (Verb.DRAIN, "draining")})
 def test_an_order_on_a_node_that_only_the_next_listing_shows_is_of_that_node(
     busy: Rig, verb: Verb, reason: str
 ) -> None:
@@ -225,13 +220,7 @@ def test_an_order_that_is_undone_before_a_plan_saw_it_is_not_told_as_done(
     assert node_id in {node.id for node in busy.nodes}
 
 
-@pytest.mark.parametrize(
-    ("verb", "reason"),
-    [
-        pytest.param(Verb.CORDON, "cordoned", id="cordon"),
-        pytest.param(Verb.DRAIN, "draining", id="drain"),
-    ],
-)
+@cases(("verb", "reason"), {"cordon": (Verb.CORDON, "cordoned"), "drain": (Verb.DRAIN, "draining")})
 def test_an_order_on_a_node_that_only_an_answer_shows_is_of_that_node(
     busy: Rig, verb: Verb, reason: str
 ) -> None:

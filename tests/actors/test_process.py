@@ -14,6 +14,7 @@ from nodemanager.core.model.world import CloudState, Tags, WorkerState
 from nodemanager.errors import CloudError, StoreError, Throttled
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
+from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, fail, first
 
 pytestmark = pytest.mark.slow
@@ -62,14 +63,9 @@ def test_a_failed_poll_waits_for_as_long_as_the_server_asks(make_rig: MakeRig) -
     assert records[0] - began == pytest.approx(700, abs=1)
 
 
-@pytest.mark.parametrize(
+@cases(
     "asked",
-    [
-        pytest.param(1e9, id="thirty-years"),
-        pytest.param(float("inf"), id="for-ever"),
-        pytest.param(float("nan"), id="no-number"),
-        pytest.param(-1e9, id="long-ago"),
-    ],
+    {"thirty-years": 1e9, "for-ever": float("inf"), "no-number": float("nan"), "long-ago": -1e9},
 )
 @pytest.mark.parametrize("source", ["cloud", "records", "demand"])
 def test_no_retry_after_stops_polls_for_longer_than_max_retry_after(
@@ -408,10 +404,7 @@ def test_new_windows_take_effect_without_a_restart(make_rig: MakeRig) -> None:
     assert rig.lines("record.cleaned", record=record.uuid)
 
 
-@pytest.mark.parametrize(
-    ("reloaded_s", "freed_within"),
-    [pytest.param(60.0, 2400.0, id="shorter"), pytest.param(36_000.0, 2400.0, id="longer")],
-)
+@cases(("reloaded_s", "freed_within"), {"shorter": (60.0, 2400.0), "longer": (36_000.0, 2400.0)})
 def test_a_reload_changes_the_expiry_of_no_claim_that_was_made(
     make_rig: MakeRig, reloaded_s: float, freed_within: float
 ) -> None:

@@ -13,6 +13,7 @@ from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.rig import Rig
+from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.journal import MemoryJournal
 
@@ -126,9 +127,7 @@ def test_a_store_that_can_not_compare_is_never_asked_to_delete_c12(make_rig: Any
     assert store.calls["delete"] == 0
 
 
-@pytest.mark.parametrize(
-    "took_effect", [pytest.param(True, id="gone"), pytest.param(False, id="not")]
-)
+@cases("took_effect", {"gone": True, "not": False})
 def test_a_delete_that_a_kill_cut_off_is_concluded_by_the_next_listing_r1(
     make_rig: Any, took_effect: bool
 ) -> None:

@@ -24,6 +24,7 @@ from nodemanager.journal.api import PASSED_OVER_AFTER, Hold, Intent, IntentKind
 from nodemanager.journal.kept import BREAKER
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart, until
+from tests.cases import cases
 from tests.core import build
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first, lose
 from tests.fakes.journal import MemoryJournal
@@ -541,10 +542,7 @@ def test_killed_before_a_create_its_claim_stands_until_it_expires(make_rig: Make
     assert ended[-1] == "released"
 
 
-@pytest.mark.parametrize(
-    "in_call",
-    [pytest.param(True, id="killed-in-the-create"), pytest.param(False, id="killed-after-it")],
-)
+@cases("in_call", {"killed-in-the-create": True, "killed-after-it": False})
 def test_a_create_that_a_former_run_sent_stands_for_a_node_to_be_though_no_listing_has_its_claim(
     make_rig: MakeRig, in_call: bool
 ) -> None:

@@ -14,6 +14,7 @@ from nodemanager.errors import Conflict, StoreError
 from nodemanager.journal.api import Intent, IntentKind
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
+from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
 from tests.fakes.journal import MemoryJournal
 
@@ -78,12 +79,9 @@ def test_a_destroy_that_never_happens_is_tried_again_and_frees_nothing(idling: I
     assert rig.cloud.calls["ask"] <= 12
 
 
-@pytest.mark.parametrize(
+@cases(
     ("visible_after", "apart"),
-    [
-        pytest.param(0.0, 0.0, id="reads-are-consistent"),
-        pytest.param(300.0, ASK_AGAIN_S, id="reads-lag"),
-    ],
+    {"reads-are-consistent": (0.0, 0.0), "reads-lag": (300.0, ASK_AGAIN_S)},
 )
 def test_no_such_node_is_gone_only_when_asked_as_d3_says(
     idling: Idling, visible_after: float, apart: float

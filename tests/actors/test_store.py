@@ -10,6 +10,7 @@ from nodemanager.actors.poll.polling import ACCOUNT_EVERY_S
 from nodemanager.app.state import StateDirectory
 from nodemanager.errors import CloudError, ForeignAnswer, Unauthorized
 from tests.actors.conftest import Leaking, MakeRig
+from tests.cases import cases
 from tests.fakes import fail, first
 
 pytestmark = pytest.mark.slow
@@ -170,12 +171,9 @@ def test_another_account_is_noticed_though_the_listing_behind_the_question_fails
     assert rig.turn_until("identity.seen", within=150)["account"] == known
 
 
-@pytest.mark.parametrize(
+@cases(
     "error",
-    [
-        pytest.param(Unauthorized("the key is revoked"), id="refused"),
-        pytest.param(ForeignAnswer("a proxy's page"), id="foreign"),
-    ],
+    {"refused": Unauthorized("the key is revoked"), "foreign": ForeignAnswer("a proxy's page")},
 )
 def test_an_account_question_that_is_refused_stops_listing(
     make_rig: MakeRig, error: CloudError

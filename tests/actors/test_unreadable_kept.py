@@ -16,6 +16,7 @@ from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig
 from tests.actors.test_operators import Operator
+from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 
 pytestmark = pytest.mark.slow
@@ -73,13 +74,13 @@ def goes_on(rig: Rig) -> None:
     rig.turn(600)
 
 
-@pytest.mark.parametrize(
+@cases(
     "changed",
-    [
-        pytest.param({"cause": "mass_silence", "more": 1}, id="a-field"),
-        pytest.param({"cause": "of_another_program"}, id="a-cause"),
-        pytest.param([], id="another-form"),
-    ],
+    {
+        "a-field": {"cause": "mass_silence", "more": 1},
+        "a-cause": {"cause": "of_another_program"},
+        "another-form": [],
+    },
 )
 def test_a_breaker_that_cant_be_read_is_open_until_an_operator_resets_it(
     rig: Rig, path: Path, changed: object
@@ -98,22 +99,16 @@ def test_a_breaker_that_cant_be_read_is_open_until_an_operator_resets_it(
     assert rig.lines("record.cleaned")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "change", "said"),
-    [
-        pytest.param(
+    {
+        "clocks": (
             "clocks",
             lambda kept: kept["clocks"]["wall"].update(more=1),
             "the clocks can't be read (this program's MeasuredClock has no field more)",
-            id="clocks",
         ),
-        pytest.param(
-            "clocks",
-            lambda kept: kept.clear(),
-            "the clocks can't be read",
-            id="another-form",
-        ),
-    ],
+        "another-form": ("clocks", lambda kept: kept.clear(), "the clocks can't be read"),
+    },
 )
 def test_anything_else_that_cant_be_read_makes_read_only_and_says_what_to_do(
     rig: Rig, path: Path, name: str, change: Any, said: str

@@ -11,6 +11,7 @@ from nodemanager.app import from_config
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Claim, Guarantee, Record, Size
 from nodemanager.errors import ConfigError
+from tests.cases import cases
 from tests.conftest import Configured
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 
@@ -95,13 +96,9 @@ def test_a_size_is_booted_in_its_own_places_else_in_those_of_the_cloud(
     assert {size.places for size in from_config.sizes_of(every, cloud)} == {("z-1", "z-2")}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("price", "warned"),
-    [
-        pytest.param("0.5", True, id="dearer"),
-        pytest.param("0.4", False, id="at-the-cap"),
-        pytest.param(None, True, id="by-the-cloud"),
-    ],
+    {"dearer": ("0.5", True), "at-the-cap": ("0.4", False), "by-the-cloud": (None, True)},
 )
 def test_a_size_that_costs_more_than_the_cap_is_a_warning(
     configured: Configured, cloud: FakeCloud, price: str | None, warned: bool
@@ -114,15 +111,13 @@ def test_a_size_that_costs_more_than_the_cap_is_a_warning(
         assert f"[Size large] price: one node costs {price or '0.8'} per hour" in advice[0]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "warned"),
-    [
-        pytest.param("[Records]\nprovider = slurm\n", True, id="power-saving"),
-        pytest.param(
-            "[Records]\nprovider = slurm\n[Cloud Create]\nuser_data = /x\n", False, id="with-it"
-        ),
-        pytest.param("[Records]\nprovider = registry\n", False, id="nodes-that-ping"),
-    ],
+    {
+        "power-saving": ("[Records]\nprovider = slurm\n", True),
+        "with-it": ("[Records]\nprovider = slurm\n[Cloud Create]\nuser_data = /x\n", False),
+        "nodes-that-ping": ("[Records]\nprovider = registry\n", False),
+    },
 )
 def test_power_saving_without_user_data_is_a_warning(
     configured: Configured, text: str, warned: bool
@@ -235,13 +230,13 @@ def test_a_template_is_filled_in_and_its_other_braces_are_left(
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("content", "problem"),
-    [
-        pytest.param(b"echo hello\n", "has no {ping_url}", id="no-ping-url"),
-        pytest.param(b"\xff{ping_url}", "can't be read", id="not-text"),
-        pytest.param(None, "can't be read", id="missing"),
-    ],
+    {
+        "no-ping-url": (b"echo hello\n", "has no {ping_url}"),
+        "not-text": (b"\xff{ping_url}", "can't be read"),
+        "missing": (None, "can't be read"),
+    },
 )
 def test_a_template_that_can_not_be_used_is_named_with_its_line(
     configured: Configured, tmp_path: Path, content: bytes | None, problem: str

@@ -17,6 +17,7 @@ import pytest
 from nodemanager.actors.daemon.remembered import RememberedBacklog, RememberedIdentity
 from nodemanager.app.state import LeaseTaken, StateDirectory
 from nodemanager.errors import StartError
+from tests.cases import cases
 from tests.fakes.clock import ManualClock
 
 HOLDS_THE_LEASE = """
@@ -212,15 +213,15 @@ def test_what_a_crash_left_half_written_is_not_read(state: StateDirectory) -> No
     assert not (state.path / "facts.json.new").exists()
 
 
-@pytest.mark.parametrize(
+@cases(
     "content",
-    [
-        pytest.param(b"", id="empty"),
-        pytest.param(b'{"format": 1, "fac', id="cut"),
-        pytest.param(b"[]", id="other-json"),
-        pytest.param(b'{"format": 1, "facts": []}', id="other-shape"),
-        pytest.param(b"\xff\xfe\x00", id="binary"),
-    ],
+    {
+        "empty": b"",
+        "cut": b'{"format": 1, "fac',
+        "other-json": b"[]",
+        "other-shape": b'{"format": 1, "facts": []}',
+        "binary": b"\xff\xfe\x00",
+    },
 )
 def test_a_corrupt_file_is_reported_and_never_replaced(
     content: bytes, state: StateDirectory

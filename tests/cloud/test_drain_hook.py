@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import cases
 from tests.cloud.pings import PingServer, ping
 
 NODE = Path(__file__).parents[2] / "etc/node"
@@ -133,13 +134,13 @@ def test_a_resume_that_fails_is_tried_again_and_the_node_says_drained_till_then(
     assert node.said == [("drained", "yes", ORDER), ("idle", "yes", None)]
 
 
-@pytest.mark.parametrize(
+@cases(
     "body",
-    [
-        pytest.param('{"href": "/nodes/u", "properties": {"drain": true}}', id="arvados"),
-        pytest.param('{"properties": {"drain": true, "drain_order": "00"}}', id="a-property"),
-        pytest.param("", id="nothing"),
-    ],
+    {
+        "arvados": '{"href": "/nodes/u", "properties": {"drain": true}}',
+        "a-property": '{"properties": {"drain": true, "drain_order": "00"}}',
+        "nothing": "",
+    },
 )
 def test_a_server_that_says_nothing_of_draining_changes_nothing(node: Node, body: str) -> None:
     node.told(ORDER)

@@ -23,6 +23,7 @@ from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader, epoch, sizes_from
 from nodemanager.core.model.world import CloudState, Outcome, Size, Tags
 from nodemanager.errors import CloudError, ConfigError, IncompleteListing, Throttled
+from tests.cases import cases
 from tests.cloud.cloud_config import cloud_config
 from tests.cloud.pings import PingServer
 from tests.fakes.clock import ManualClock
@@ -121,17 +122,17 @@ def test_a_whole_node_is_read_whole() -> None:
     assert seen.addresses == ("10.0.0.1", "192.0.2.1")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "problem"),
-    [
-        pytest.param({"created_at": None}, "launch time is missing", id="no-launch-time"),
-        pytest.param({"created_at": "yesterday"}, "launch time can't be read", id="bad-time"),
-        pytest.param({"created_at": float("nan")}, "launch time can't be read", id="nan-time"),
-        pytest.param({"extra": {}}, "tags can't be read", id="no-tags"),
-        pytest.param({"extra": None}, "tags can't be read", id="no-extra"),
-        pytest.param({"size": "m1"}, "size can't be read", id="bad-size"),
-        pytest.param({"public_ips": None}, "addresses can't be read", id="bad-addresses"),
-    ],
+    {
+        "no-launch-time": ({"created_at": None}, "launch time is missing"),
+        "bad-time": ({"created_at": "yesterday"}, "launch time can't be read"),
+        "nan-time": ({"created_at": float("nan")}, "launch time can't be read"),
+        "no-tags": ({"extra": {}}, "tags can't be read"),
+        "no-extra": ({"extra": None}, "tags can't be read"),
+        "bad-size": ({"size": "m1"}, "size can't be read"),
+        "bad-addresses": ({"public_ips": None}, "addresses can't be read"),
+    },
 )
 def test_a_malformed_node_is_listed_with_what_is_wrong(
     changes: dict[str, Any], problem: str
@@ -158,24 +159,24 @@ def test_a_node_that_did_not_change_is_the_object_of_the_listing_before() -> Non
     assert again.problems == first.problems
 
 
-@pytest.mark.parametrize(
+@cases(
     "changes",
-    [
-        pytest.param({"name": "compute2"}, id="name"),
-        pytest.param({"name": None}, id="no-name"),
-        pytest.param({"state": "stopped"}, id="state"),
-        pytest.param({"size": NodeSize("m2", "m2", 1, 1, None, 0.1, None)}, id="size"),
-        pytest.param({"size": "m1"}, id="bad-size"),
-        pytest.param({"created_at": BOOTED.timestamp() + 1}, id="launch-time"),
-        pytest.param({"created_at": None}, id="no-launch-time"),
-        pytest.param({"public_ips": ["192.0.2.2"]}, id="address"),
-        pytest.param({"public_ips": None}, id="bad-addresses"),
-        pytest.param({"extra": {"tags": {"pool": "mine", "record": "r2"}}}, id="tags"),
-        pytest.param({"extra": {"tags": {"pool": "other"}}}, id="no-longer-ours"),
-        pytest.param({"extra": {}}, id="bad-tags"),
-        pytest.param({"extra": {"tags": {}, "held": True}}, id="hold"),
-        pytest.param({"extra": {"tags": TAGS, "places": ["b"]}}, id="place"),
-    ],
+    {
+        "name": {"name": "compute2"},
+        "no-name": {"name": None},
+        "state": {"state": "stopped"},
+        "size": {"size": NodeSize("m2", "m2", 1, 1, None, 0.1, None)},
+        "bad-size": {"size": "m1"},
+        "launch-time": {"created_at": BOOTED.timestamp() + 1},
+        "no-launch-time": {"created_at": None},
+        "address": {"public_ips": ["192.0.2.2"]},
+        "bad-addresses": {"public_ips": None},
+        "tags": {"extra": {"tags": {"pool": "mine", "record": "r2"}}},
+        "no-longer-ours": {"extra": {"tags": {"pool": "other"}}},
+        "bad-tags": {"extra": {}},
+        "hold": {"extra": {"tags": {}, "held": True}},
+        "place": {"extra": {"tags": TAGS, "places": ["b"]}},
+    },
 )
 def test_a_node_listed_before_is_read_as_a_look_at_it_alone_reads_it(
     changes: dict[str, Any],
@@ -300,15 +301,15 @@ def test_nothing_is_asked_twice_even_where_libcloud_would(
     cloud.close()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("dotted", "why"),
-    [
-        pytest.param("Plain", "give module and class", id="no-module"),
-        pytest.param("no.such.module.Driver", "can't be imported", id="no-such-module"),
-        pytest.param("libcloud.compute.base.Nothing", "has no Nothing", id="no-such-class"),
-        pytest.param("pathlib.Path", "it is no subclass of libcloud", id="no-driver"),
-        pytest.param("libcloud.compute.base.os", "it is no subclass of libcloud", id="no-class"),
-    ],
+    {
+        "no-module": ("Plain", "give module and class"),
+        "no-such-module": ("no.such.module.Driver", "can't be imported"),
+        "no-such-class": ("libcloud.compute.base.Nothing", "has no Nothing"),
+        "no-driver": ("pathlib.Path", "it is no subclass of libcloud"),
+        "no-class": ("libcloud.compute.base.os", "it is no subclass of libcloud"),
+    },
 )
 def test_a_wrong_driver_class_is_told_by_name(dotted: str, why: str) -> None:
     with pytest.raises(ConfigError) as caught:

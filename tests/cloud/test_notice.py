@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import cases
 from tests.cloud.metadata import (
     AZURE_EVENTS,
     EVENTS_PAGE,
@@ -104,72 +105,60 @@ def node(tmp_path: Path, pings: PingServer) -> Node:
 # What each cloud says.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pages", "expected"),
-    [
-        pytest.param({}, NONE, id="nothing"),
-        pytest.param({SPOT_PAGE: TERMINATES}, ("spot", "2017-09-18T08:22:00Z"), id="terminates"),
-        pytest.param({SPOT_PAGE: STOPS}, ("spot", "2017-09-18T08:22:00Z"), id="stops"),
-        pytest.param({EVENTS_PAGE: "[]"}, NONE, id="no-events"),
-        pytest.param(
-            {EVENTS_PAGE: REBOOTS}, ("maintenance", "21 Jan 2019 09:00:43 GMT"), id="reboots"
-        ),
-        pytest.param(
-            {EVENTS_PAGE: REBOOTS.replace('"active"', '"canceled"')}, NONE, id="canceled-event"
-        ),
-        pytest.param(
-            {SPOT_PAGE: TERMINATES, EVENTS_PAGE: REBOOTS},
-            ("spot", "2017-09-18T08:22:00Z"),
-            id="both",
-        ),
-        pytest.param({SPOT_PAGE: "{}"}, ("spot", None), id="without-a-time"),
-        pytest.param({SPOT_PAGE: '{"time": "\\\\\\nurl = x"}'}, ("spot", None), id="odd-time"),
-    ],
+    {
+        "nothing": ({}, NONE),
+        "terminates": ({SPOT_PAGE: TERMINATES}, ("spot", "2017-09-18T08:22:00Z")),
+        "stops": ({SPOT_PAGE: STOPS}, ("spot", "2017-09-18T08:22:00Z")),
+        "no-events": ({EVENTS_PAGE: "[]"}, NONE),
+        "reboots": ({EVENTS_PAGE: REBOOTS}, ("maintenance", "21 Jan 2019 09:00:43 GMT")),
+        "canceled-event": ({EVENTS_PAGE: REBOOTS.replace('"active"', '"canceled"')}, NONE),
+        "both": ({SPOT_PAGE: TERMINATES, EVENTS_PAGE: REBOOTS}, ("spot", "2017-09-18T08:22:00Z")),
+        "without-a-time": ({SPOT_PAGE: "{}"}, ("spot", None)),
+        "odd-time": ({SPOT_PAGE: '{"time": "\\\\\\nurl = x"}'}, ("spot", None)),
+    },
 )
 def test_on_amazon(node: Node, pages: dict[str, str], expected: Notice) -> None:
     node.pings.pages |= pages
     assert node.notice == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("preempted", "event", "expected"),
-    [
-        pytest.param("FALSE", "NONE", NONE, id="nothing"),
-        pytest.param("TRUE", "NONE", ("spot", None), id="preempted"),
-        pytest.param("FALSE", "MIGRATE_ON_HOST_MAINTENANCE", NONE, id="moved-while-it-runs"),
-        pytest.param(
-            "FALSE", "TERMINATE_ON_HOST_MAINTENANCE", ("maintenance", None), id="maintenance"
-        ),
-        pytest.param("TRUE", "TERMINATE_ON_HOST_MAINTENANCE", ("spot", None), id="both"),
-    ],
+    {
+        "nothing": ("FALSE", "NONE", NONE),
+        "preempted": ("TRUE", "NONE", ("spot", None)),
+        "moved-while-it-runs": ("FALSE", "MIGRATE_ON_HOST_MAINTENANCE", NONE),
+        "maintenance": ("FALSE", "TERMINATE_ON_HOST_MAINTENANCE", ("maintenance", None)),
+        "both": ("TRUE", "TERMINATE_ON_HOST_MAINTENANCE", ("spot", None)),
+    },
 )
 def test_on_google(node: Node, preempted: str, event: str, expected: Notice) -> None:
     node.is_at_google(preempted, event)
     assert node.notice == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("events", "expected"),
-    [
-        pytest.param([], NONE, id="nothing"),
-        pytest.param([azure("Preempt", "Node-7")], ("spot", AT), id="spot"),
-        pytest.param([azure("Preempt", "node-7")], ("spot", AT), id="its-name-in-small-letters"),
-        pytest.param([azure("Reboot", "Node-7")], ("maintenance", AT), id="reboot"),
-        pytest.param([azure("Redeploy", "a", "Node-7")], ("maintenance", AT), id="redeploy"),
-        pytest.param([azure("Terminate", "Node-7")], ("maintenance", AT), id="terminate"),
-        pytest.param([azure("Freeze", "Node-7")], NONE, id="a-pause-of-seconds"),
-        pytest.param([azure("Preempt", "Node-71", "xNode-7")], NONE, id="its-neighbours"),
-        pytest.param(
+    {
+        "nothing": ([], NONE),
+        "spot": ([azure("Preempt", "Node-7")], ("spot", AT)),
+        "its-name-in-small-letters": ([azure("Preempt", "node-7")], ("spot", AT)),
+        "reboot": ([azure("Reboot", "Node-7")], ("maintenance", AT)),
+        "redeploy": ([azure("Redeploy", "a", "Node-7")], ("maintenance", AT)),
+        "terminate": ([azure("Terminate", "Node-7")], ("maintenance", AT)),
+        "a-pause-of-seconds": ([azure("Freeze", "Node-7")], NONE),
+        "its-neighbours": ([azure("Preempt", "Node-71", "xNode-7")], NONE),
+        "its-own-among-others": (
             [azure("Preempt", "other"), azure("Reboot", "Node-7")],
             ("maintenance", AT),
-            id="its-own-among-others",
         ),
-        pytest.param(
+        "one-that-has-begun": (
             [azure("Reboot", "Node-7"), azure("Preempt", "Node-7", at="")],
             ("spot", None),
-            id="one-that-has-begun",
         ),
-    ],
+    },
 )
 def test_on_azure(node: Node, events: list[dict[str, Any]], expected: Notice) -> None:
     node.is_at_azure(*events)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import cases
 from tests.cloud.pings import SCRIPT, PingServer, ping
 from tests.waiting import until
 
@@ -147,17 +148,17 @@ def test_the_url_is_found_in_user_data_of_any_form(tmp_path: Path, pings: PingSe
     assert pings.pings[0].query == {"ping_secret": "s3cr3t-001"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("status", "code", "said"),
-    [
-        pytest.param(204, 0, "", id="taken"),
-        pytest.param(401, 4, "no longer, this node's", id="wrong-secret"),
-        pytest.param(404, 4, "no such record", id="unknown-record"),
-        pytest.param(422, 4, "no free slot", id="no-slot"),
-        pytest.param(429, 1, "put off", id="throttled"),
-        pytest.param(500, 1, "the server failed (500)", id="failing"),
-        pytest.param(302, 1, "the server failed (302)", id="redirected"),
-    ],
+    {
+        "taken": (204, 0, ""),
+        "wrong-secret": (401, 4, "no longer, this node's"),
+        "unknown-record": (404, 4, "no such record"),
+        "no-slot": (422, 4, "no free slot"),
+        "throttled": (429, 1, "put off"),
+        "failing": (500, 1, "the server failed (500)"),
+        "redirected": (302, 1, "the server failed (302)"),
+    },
 )
 def test_the_exit_code_says_what_the_server_answered(
     url_file: Path, pings: PingServer, status: int, code: int, said: str
@@ -179,16 +180,16 @@ def test_a_server_that_is_not_there_is_told_without_the_secret(tmp_path: Path) -
     assert "s3cr3t" not in done.stderr
 
 
-@pytest.mark.parametrize(
+@cases(
     ("content", "code"),
-    [
-        pytest.param("", 3, id="empty"),
-        pytest.param("http://127.0.0.1:1/ping", 3, id="no-secret"),
-        pytest.param("ftp://127.0.0.1/ping?ping_secret=a", 3, id="no-http"),
-        pytest.param("http://127.0.0.1:1/\\ping?ping_secret=a", 3, id="backslash"),
-        pytest.param("http://127.0.0.1:1/ping?ping_secret=a`b`", 3, id="backtick"),
-        pytest.param('http://127.0.0.1:1/ping?ping_secret=a"\noutput="/tmp/x', 1, id="quote"),
-    ],
+    {
+        "empty": ("", 3),
+        "no-secret": ("http://127.0.0.1:1/ping", 3),
+        "no-http": ("ftp://127.0.0.1/ping?ping_secret=a", 3),
+        "backslash": ("http://127.0.0.1:1/\\ping?ping_secret=a", 3),
+        "backtick": ("http://127.0.0.1:1/ping?ping_secret=a`b`", 3),
+        "quote": ('http://127.0.0.1:1/ping?ping_secret=a"\noutput="/tmp/x', 1),
+    },
 )
 def test_what_is_no_ping_url_is_refused(tmp_path: Path, content: str, code: int) -> None:
     file = tmp_path / "ping-url"

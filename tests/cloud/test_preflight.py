@@ -9,6 +9,7 @@ import pytest
 
 from nodemanager.cloud.checks import CheckStatus
 from nodemanager.preflight.checks import CheckResult
+from tests.cases import cases
 from tests.cloud.files import asked, of_gce, of_libvirt, of_openstack
 from tests.cloud.gce.server import GceServer
 from tests.cloud.libvirt import driver as libvirt_driver
@@ -50,12 +51,12 @@ def test_an_openstack_project_is_asked(openstack: OpenStackServer, tmp_path: Pat
     assert answers["sizes"].found.text == "the file describes 1"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("sizes", "said"),
-    [
-        pytest.param("", "boots only sizes that the file has", id="none"),
-        pytest.param("[Size m1.small]\nprice = 1\n", "cores, ram and price must be", id="half"),
-    ],
+    {
+        "none": ("", "boots only sizes that the file has"),
+        "half": ("[Size m1.small]\nprice = 1\n", "cores, ram and price must be"),
+    },
 )
 def test_a_size_that_only_openstack_describes_fails(
     openstack: OpenStackServer, tmp_path: Path, sizes: str, said: str

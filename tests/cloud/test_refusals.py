@@ -16,6 +16,7 @@ from nodemanager.errors import (
     SpotQuotaExceeded,
     Unauthorized,
 )
+from tests.cases import cases
 
 
 def of_google(metric: str) -> Gce:
@@ -28,28 +29,22 @@ def of_azure(name: str, code: str = "OperationNotAllowed") -> Azure:
     return Azure(code, text, 409)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("refusal", "meaning"),
-    [
-        pytest.param(of_google("CPUS"), QuotaExceeded, id="gce"),
-        pytest.param(of_google("CPUS_ALL_REGIONS"), QuotaExceeded, id="gce-everywhere"),
-        pytest.param(of_google("IN_USE_ADDRESSES"), QuotaExceeded, id="gce-addresses"),
-        pytest.param(of_google("C3_CPUS"), FamilyQuotaExceeded, id="gce-family"),
-        pytest.param(of_google("NVIDIA_T4_GPUS"), FamilyQuotaExceeded, id="gce-gpus"),
-        pytest.param(
-            of_google("PREEMPTIBLE_NVIDIA_L4_GPUS"), FamilyQuotaExceeded, id="gce-spot-gpu"
-        ),
-        pytest.param(of_google("PREEMPTIBLE_CPUS"), SpotQuotaExceeded, id="gce-spot"),
-        pytest.param(Gce("quotaExceeded", "no metric", 403), QuotaExceeded, id="gce-unnamed"),
-        pytest.param(of_azure("Total Regional Cores"), QuotaExceeded, id="azure"),
-        pytest.param(of_azure("standardNDSFamily Cores"), FamilyQuotaExceeded, id="azure-family"),
-        pytest.param(
-            of_azure("standardDSv3Family Cores", "QuotaExceeded"),
-            FamilyQuotaExceeded,
-            id="azure-code",
-        ),
-        pytest.param(of_azure("LowPriorityCores"), SpotQuotaExceeded, id="azure-spot"),
-    ],
+    {
+        "gce": (of_google("CPUS"), QuotaExceeded),
+        "gce-everywhere": (of_google("CPUS_ALL_REGIONS"), QuotaExceeded),
+        "gce-addresses": (of_google("IN_USE_ADDRESSES"), QuotaExceeded),
+        "gce-family": (of_google("C3_CPUS"), FamilyQuotaExceeded),
+        "gce-gpus": (of_google("NVIDIA_T4_GPUS"), FamilyQuotaExceeded),
+        "gce-spot-gpu": (of_google("PREEMPTIBLE_NVIDIA_L4_GPUS"), FamilyQuotaExceeded),
+        "gce-spot": (of_google("PREEMPTIBLE_CPUS"), SpotQuotaExceeded),
+        "gce-unnamed": (Gce("quotaExceeded", "no metric", 403), QuotaExceeded),
+        "azure": (of_azure("Total Regional Cores"), QuotaExceeded),
+        "azure-family": (of_azure("standardNDSFamily Cores"), FamilyQuotaExceeded),
+        "azure-code": (of_azure("standardDSv3Family Cores", "QuotaExceeded"), FamilyQuotaExceeded),
+        "azure-spot": (of_azure("LowPriorityCores"), SpotQuotaExceeded),
+    },
 )
 def test_a_quota_concerns_all_nodes_those_of_a_family_or_spot_nodes(
     refusal: CodedRefusal, meaning: type[CloudError]

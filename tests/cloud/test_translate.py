@@ -12,33 +12,34 @@ from libcloud.common.types import InvalidCredsError, MalformedResponseError, Pro
 
 from nodemanager.cloud.refusal import http_status, retry_after, tells_secrets, translate
 from nodemanager.errors import BadRequest, CloudError, QuotaExceeded, Throttled, Unauthorized
+from tests.cases import cases
 
 SECRET = "https://records.example.org/nodes/u/ping?ping_secret=verysecret"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("raised", "kind", "definite"),
-    [
-        pytest.param(RateLimitReachedError(), Throttled, True, id="rate-limit"),
-        pytest.param(BaseHTTPError(429, "slow down"), Throttled, True, id="429"),
-        pytest.param(ProviderError("slow down", 429), Throttled, True, id="provider-429"),
-        pytest.param(InvalidCredsError(), Unauthorized, True, id="credentials"),
-        pytest.param(BaseHTTPError(401, "who?"), Unauthorized, True, id="401"),
-        pytest.param(BaseHTTPError(403, "no"), Unauthorized, True, id="403"),
-        pytest.param(BaseHTTPError(400, "no such image"), BadRequest, True, id="400"),
-        pytest.param(BaseHTTPError(404, "no such thing"), BadRequest, True, id="404"),
-        pytest.param(BaseHTTPError(408, "too slow"), CloudError, False, id="408"),
-        pytest.param(BaseHTTPError(409, "conflict"), CloudError, False, id="409"),
-        pytest.param(BaseHTTPError(500, "oh"), CloudError, False, id="500"),
-        pytest.param(BaseHTTPError(503, "oh"), CloudError, False, id="503"),
-        pytest.param(requests.ReadTimeout(), CloudError, False, id="time-out"),
-        pytest.param(requests.ConnectionError(), CloudError, False, id="connection"),
-        pytest.param(TimeoutError(), CloudError, False, id="socket-time-out"),
-        pytest.param(ConnectionResetError(), CloudError, False, id="cut"),
-        pytest.param(ssl.SSLError("bad certificate"), CloudError, False, id="tls"),
-        pytest.param(MalformedResponseError("no xml"), CloudError, False, id="malformed"),
-        pytest.param(AttributeError("surprise"), CloudError, False, id="surprise"),
-    ],
+    {
+        "rate-limit": (RateLimitReachedError(), Throttled, True),
+        "429": (BaseHTTPError(429, "slow down"), Throttled, True),
+        "provider-429": (ProviderError("slow down", 429), Throttled, True),
+        "credentials": (InvalidCredsError(), Unauthorized, True),
+        "401": (BaseHTTPError(401, "who?"), Unauthorized, True),
+        "403": (BaseHTTPError(403, "no"), Unauthorized, True),
+        "400": (BaseHTTPError(400, "no such image"), BadRequest, True),
+        "404": (BaseHTTPError(404, "no such thing"), BadRequest, True),
+        "408": (BaseHTTPError(408, "too slow"), CloudError, False),
+        "409": (BaseHTTPError(409, "conflict"), CloudError, False),
+        "500": (BaseHTTPError(500, "oh"), CloudError, False),
+        "503": (BaseHTTPError(503, "oh"), CloudError, False),
+        "time-out": (requests.ReadTimeout(), CloudError, False),
+        "connection": (requests.ConnectionError(), CloudError, False),
+        "socket-time-out": (TimeoutError(), CloudError, False),
+        "cut": (ConnectionResetError(), CloudError, False),
+        "tls": (ssl.SSLError("bad certificate"), CloudError, False),
+        "malformed": (MalformedResponseError("no xml"), CloudError, False),
+        "surprise": (AttributeError("surprise"), CloudError, False),
+    },
 )
 def test_every_exception_becomes_one_of_ours(
     raised: Exception, kind: type[CloudError], definite: bool
@@ -81,13 +82,13 @@ def test_a_secret_of_several_lines_is_hidden_where_a_library_folds_them() -> Non
         assert tells_secrets(error, [secret])
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param(f"user data {SECRET} refused", id="plain"),
-        pytest.param(f"UserData={base64.b64encode(SECRET.encode()).decode()}", id="base64"),
-        pytest.param("url: /?Action=Run&UserData=verysecret (Caused by x)", id="query"),
-    ],
+    {
+        "plain": f"user data {SECRET} refused",
+        "base64": f"UserData={base64.b64encode(SECRET.encode()).decode()}",
+        "query": "url: /?Action=Run&UserData=verysecret (Caused by x)",
+    },
 )
 def test_no_secret_reaches_the_text(text: str) -> None:
     error = BaseHTTPError(400, text)

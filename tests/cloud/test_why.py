@@ -4,33 +4,30 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-import pytest
-
 from nodemanager.cloud.ec2.wire import Instance as Ec2Instance
 from nodemanager.cloud.gce.instance import READER as GCE
 from nodemanager.cloud.gce.instance import Instance as GceInstance
 from nodemanager.cloud.openstack.adapter import READER as NOVA
 from nodemanager.cloud.openstack.node import Server
+from tests.cases import cases
 
 SPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reason", "why"),
-    [
-        pytest.param(
+    {
+        "code-and-message": (
             "<code>Server.SpotInstanceTermination</code><message>taken</message>",
             "Server.SpotInstanceTermination: taken",
-            id="code-and-message",
         ),
-        pytest.param(
+        "the-message-has-the-code": (
             "<code>Client.InternalError</code><message>Client.InternalError: on launch</message>",
             "Client.InternalError: on launch",
-            id="the-message-has-the-code",
         ),
-        pytest.param("<code>Server.InternalError</code>", "Server.InternalError", id="code"),
-        pytest.param("", "", id="none"),
-    ],
+        "code": ("<code>Server.InternalError</code>", "Server.InternalError"),
+        "none": ("", ""),
+    },
 )
 def test_ec2_tells_its_state_reason(reason: str, why: str) -> None:
     text = f'<item xmlns="{SPACE}"><stateReason>{reason}</stateReason></item>'

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodemanager.commands.backlog_file import PlanFileError, read, render, write
+from tests.cases import cases
 
 PLAN: dict[str, Any] = {
     "pool": "main",
@@ -63,13 +64,13 @@ def test_each_line_shows_the_evidence_and_what_is_left_out_says_why(tmp_path: Pa
     assert any(one.startswith("# 2 left out, unverifiable: There is no tag") for one in lines)
 
 
-@pytest.mark.parametrize(
+@cases(
     "edit",
-    [
-        pytest.param(lambda line: "", id="deleted"),
-        pytest.param(lambda line: f"# {line}", id="commented-out"),
-        pytest.param(lambda line: f"   #{line}", id="indented-comment"),
-    ],
+    {
+        "deleted": lambda line: "",
+        "commented-out": lambda line: f"# {line}",
+        "indented-comment": lambda line: f"   #{line}",
+    },
 )
 def test_a_line_that_is_deleted_or_commented_out_is_left_out(tmp_path: Path, edit: Any) -> None:
     lines = [
@@ -86,19 +87,17 @@ def test_a_line_may_be_chosen_shortened_and_commented(tmp_path: Path) -> None:
     assert item == {"deed": "clean", "id": "r1", "version": "7"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "said"),
-    [
-        pytest.param(HEAD + "destroy r1 version=1\n", ":4: 'destroy' is neither", id="unknown"),
-        pytest.param(HEAD + "clean r1\n", ":4: a line must be", id="no-version"),
-        pytest.param(HEAD + "clean version=1\n", ":4: a line must be", id="no-id"),
-        pytest.param(HEAD + "clean r1 version=1 really\n", ":4: 'really' is neither", id="a-word"),
-        pytest.param(
-            HEAD + "clean r1 version=1\nclean r1 version=2\n", ":5: r1 is in the plan", id="twice"
-        ),
-        pytest.param("pool = main\nstore = s\n", "`account = ...`", id="no-account"),
-        pytest.param(HEAD + "form = 9\n", "form = 9", id="a-later-form"),
-    ],
+    {
+        "unknown": (HEAD + "destroy r1 version=1\n", ":4: 'destroy' is neither"),
+        "no-version": (HEAD + "clean r1\n", ":4: a line must be"),
+        "no-id": (HEAD + "clean version=1\n", ":4: a line must be"),
+        "a-word": (HEAD + "clean r1 version=1 really\n", ":4: 'really' is neither"),
+        "twice": (HEAD + "clean r1 version=1\nclean r1 version=2\n", ":5: r1 is in the plan"),
+        "no-account": ("pool = main\nstore = s\n", "`account = ...`"),
+        "a-later-form": (HEAD + "form = 9\n", "form = 9"),
+    },
 )
 def test_a_line_that_can_not_be_read_is_told_with_its_number(
     tmp_path: Path, text: str, said: str
@@ -126,14 +125,8 @@ def test_a_plan_that_can_not_be_written_is_told(tmp_path: Path) -> None:
         write(tmp_path / "nowhere" / "leaked.plan", PLAN)
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        pytest.param("r1\nclean r2 version=1", id="a-newline"),
-        pytest.param("r 1", id="a-space"),
-        pytest.param("a=b", id="a-key"),
-        pytest.param("", id="empty"),
-    ],
+@cases(
+    "odd", {"a-newline": "r1\nclean r2 version=1", "a-space": "r 1", "a-key": "a=b", "empty": ""}
 )
 def test_an_odd_id_puts_no_line_of_its_own_into_the_plan(tmp_path: Path, odd: str) -> None:
     items = [{**PLAN["items"][0], "id": odd}, PLAN["items"][1]]

@@ -17,6 +17,7 @@ from nodemanager.commands import common
 from nodemanager.config import Config
 from nodemanager.config.providers import PROVIDERS
 from nodemanager.errors import StartError
+from tests.cases import cases
 
 SAMPLE_USER_DATA = (Path(__file__).parents[2] / "etc/node/user-data.yaml").read_text("utf-8")
 GOOD = """\
@@ -87,19 +88,19 @@ def invoke(*arguments: str | Path) -> Result:
     return Result(runner, out, err, out + err, None, code, None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "expected"),
-    [
-        pytest.param(["run", "--config", "{}"], ("pool", False, False), id="option"),
-        pytest.param(["run", "-c", "{}"], ("pool", False, False), id="short-option"),
-        pytest.param(["run", "{}"], ("pool", False, False), id="argument"),
-        pytest.param(["--config", "{}"], ("pool", False, False), id="no-command-means-run"),
-        pytest.param(["{}"], ("pool", False, False), id="a-file-means-run"),
-        pytest.param(["--foreground", "--config", "{}"], ("pool", False, False), id="old-unit"),
-        pytest.param(["--config={}", "--foreground"], ("pool", False, False), id="old-unit-too"),
-        pytest.param(["run", "--dry-run", "{}"], ("pool", True, False), id="dry-run"),
-        pytest.param(["--dry-run", "--once", "{}"], ("pool", True, True), id="dry-run-once"),
-    ],
+    {
+        "option": (["run", "--config", "{}"], ("pool", False, False)),
+        "short-option": (["run", "-c", "{}"], ("pool", False, False)),
+        "argument": (["run", "{}"], ("pool", False, False)),
+        "no-command-means-run": (["--config", "{}"], ("pool", False, False)),
+        "a-file-means-run": (["{}"], ("pool", False, False)),
+        "old-unit": (["--foreground", "--config", "{}"], ("pool", False, False)),
+        "old-unit-too": (["--config={}", "--foreground"], ("pool", False, False)),
+        "dry-run": (["run", "--dry-run", "{}"], ("pool", True, False)),
+        "dry-run-once": (["--dry-run", "--once", "{}"], ("pool", True, True)),
+    },
 )
 def test_every_way_to_say_run(
     write: Write,
@@ -280,15 +281,15 @@ price = 0.1
 GAP = "a job that begins between a node's last ping and its destroy may be hit"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("records", "template", "advised"),
-    [
-        pytest.param("registry", None, True, id="no-user-data"),
-        pytest.param("registry", "{ping_url}\n", True, id="no-hook-in-the-user-data"),
-        pytest.param("registry", SAMPLE_USER_DATA, True, id="the-sample-installs-none"),
-        pytest.param("registry", "{ping_url}\n# /etc/nodemanager/drain\n", False, id="a-hook"),
-        pytest.param("arvados", "{ping_url}\n# /etc/nodemanager/drain\n", True, id="arvados"),
-    ],
+    {
+        "no-user-data": ("registry", None, True),
+        "no-hook-in-the-user-data": ("registry", "{ping_url}\n", True),
+        "the-sample-installs-none": ("registry", SAMPLE_USER_DATA, True),
+        "a-hook": ("registry", "{ping_url}\n# /etc/nodemanager/drain\n", False),
+        "arvados": ("arvados", "{ping_url}\n# /etc/nodemanager/drain\n", True),
+    },
 )
 def test_check_config_advises_a_drain_hook_where_a_job_may_be_hit_d12(
     write: Write, tmp_path: Path, records: str, template: str | None, advised: bool

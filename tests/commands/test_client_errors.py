@@ -8,22 +8,21 @@ import pytest
 import requests
 
 from nodemanager.commands.client import Client, ClientError
+from tests.cases import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "says"),
-    [
-        pytest.param(
+    {
+        "in-the-daemons-own-words": (
             {"title": "no run", "description": "no plan has been applied yet"},
             "no run: no plan has been applied yet",
-            id="in-the-daemons-own-words",
         ),
-        pytest.param(
+        "an-unknown-id": (
             {"title": "unknown", "description": "nothing goes by 'x'"},
             "nothing goes by 'x'",
-            id="an-unknown-id",
         ),
-    ],
+    },
 )
 def test_a_refusal_begins_with_what_it_is_and_not_with_an_address(
     body: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch

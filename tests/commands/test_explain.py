@@ -24,6 +24,7 @@ from nodemanager.lib import control
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board
+from tests.cases import cases
 from tests.core.build import EPOCH
 from tests.fakes.clock import ManualClock
 from tests.journal.random_world import recorded
@@ -168,13 +169,7 @@ def test_without_a_daemon_its_journal_is_read_and_it_says_so(
 
 
 @pytest.mark.socket
-@pytest.mark.parametrize(
-    "args",
-    [
-        pytest.param(("--json",), id="from-the-daemon"),
-        pytest.param(("--at", "now"), id="from-its-journal"),
-    ],
-)
+@cases("args", {"from-the-daemon": ("--json",), "from-its-journal": ("--at", "now")})
 def test_an_unknown_id_names_what_there_is_near(
     args: tuple[str, ...], journal: Path, server: ManagementServer
 ) -> None:

@@ -15,6 +15,7 @@ from nodemanager.commands import init
 from nodemanager.commands.init_questions import DEMANDS, QUESTIONS
 from nodemanager.config import load
 from nodemanager.config.providers import PROVIDERS
+from tests.cases import cases
 
 REACHED = ("--set", "ping_host=ping.lab.net:8990")
 READY = ("--cloud", "ec2", "--demand", "command", *REACHED, "--yes", "--no-check")
@@ -48,14 +49,14 @@ def test_the_file_has_safe_caps_and_the_answers() -> None:
     assert "check-cloud --boot mine.cfg" in done.output
 
 
-@pytest.mark.parametrize(
+@cases(
     ("region", "size", "cap"),
-    [
-        pytest.param("us-east-1", "m5.large", 0.2, id="known"),
-        pytest.param("eu-central-1", "m5.large", 0.23, id="dearer-there"),
-        pytest.param("xx-nowhere-9", "m5.large", 0, id="unknown"),
-        pytest.param("xx-nowhere-9", "m5.large price=0.3", 0.6, id="given"),
-    ],
+    {
+        "known": ("us-east-1", "m5.large", 0.2),
+        "dearer-there": ("eu-central-1", "m5.large", 0.23),
+        "unknown": ("xx-nowhere-9", "m5.large", 0),
+        "given": ("xx-nowhere-9", "m5.large price=0.3", 0.6),
+    },
 )
 def test_the_cap_is_of_the_region_s_prices_or_there_is_none(
     region: str, size: str, cap: float
@@ -140,13 +141,13 @@ def test_a_file_is_never_overwritten_without_being_told() -> None:
     assert sorted(os.listdir(".")) == ["mine.cfg"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("more", "mode"),
-    [
-        pytest.param(("--set", "secret=hush-hush"), 0o600, id="a-secret"),
-        pytest.param(("--set", "secret_file=/run/secret"), 0o644, id="the-path-of-one"),
-        pytest.param((), 0o644, id="none"),
-    ],
+    {
+        "a-secret": (("--set", "secret=hush-hush"), 0o600),
+        "the-path-of-one": (("--set", "secret_file=/run/secret"), 0o644),
+        "none": ((), 0o644),
+    },
 )
 def test_only_the_owner_reads_a_secret(
     more: tuple[str, ...], mode: int, monkeypatch: pytest.MonkeyPatch
@@ -163,18 +164,18 @@ def test_only_the_owner_reads_a_secret(
     assert "hush-hush" not in done.output
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "said"),
-    [
-        pytest.param(("--cloud", "ec3", "--yes"), "did you mean 'ec2'", id="a-typo"),
-        pytest.param(("--cloud", "google", "--yes"), "did you mean 'gce'", id="another-name"),
-        pytest.param((*READY, "--nodes", "x"), "--nodes: ", id="no-number"),
-        pytest.param((*READY, "--sizes", ","), "--sizes: at least one", id="no-size"),
-        pytest.param(READY, "--set Cloud Create.image_id=...", id="no-image"),
-        pytest.param((*READY, "--set", "imageid=x"), "did you mean 'image_id'", id="no-option"),
-        pytest.param((*READY, "--set", "image_id"), "option=value", id="no-value"),
-        pytest.param((*READY, "--set", "provider=x"), "which of", id="a-section-is-needed"),
-    ],
+    {
+        "a-typo": (("--cloud", "ec3", "--yes"), "did you mean 'ec2'"),
+        "another-name": (("--cloud", "google", "--yes"), "did you mean 'gce'"),
+        "no-number": ((*READY, "--nodes", "x"), "--nodes: "),
+        "no-size": ((*READY, "--sizes", ","), "--sizes: at least one"),
+        "no-image": (READY, "--set Cloud Create.image_id=..."),
+        "no-option": ((*READY, "--set", "imageid=x"), "did you mean 'image_id'"),
+        "no-value": ((*READY, "--set", "image_id"), "option=value"),
+        "a-section-is-needed": ((*READY, "--set", "provider=x"), "which of"),
+    },
 )
 def test_what_is_wrong_with_the_words_is_told_and_nothing_is_written(
     arguments: tuple[str, ...], said: str

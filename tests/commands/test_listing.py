@@ -17,6 +17,7 @@ from nodemanager.core.explain.lists import GROUPS, JOBS, NODES, SLOTS
 from nodemanager.core.model.world import CloudState, WorkerState
 from nodemanager.core.plan.slots import Holder
 from nodemanager.web import lists
+from tests.cases import cases
 from tests.core.build import World, node, world
 
 Run = Callable[..., tuple[int, str, str]]
@@ -86,18 +87,16 @@ def test_slots_tell_what_holds_them_and_when_they_will_be_free(run: Run) -> None
     assert leak.split()[-1] == "within_window"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "hosts"),
-    [
-        pytest.param(["--state", "idle"], ["compute10"], id="state"),
-        pytest.param(
-            ["--state", "idle,busy", "--size", "small"], ["compute1", "compute2"], id="both"
-        ),
-        pytest.param(["--reason", "busy"], ["compute1", "compute2"], id="reason"),
-        pytest.param(["--sort", "-age"], ["compute10", "compute2", "compute1"], id="oldest-first"),
-        pytest.param(["--sort", "host"], ["compute1", "compute2", "compute10"], id="2-before-10"),
-        pytest.param(["--all"], ["compute1", "compute2", "compute10", "-"], id="foreign-ones-last"),
-    ],
+    {
+        "state": (["--state", "idle"], ["compute10"]),
+        "both": (["--state", "idle,busy", "--size", "small"], ["compute1", "compute2"]),
+        "reason": (["--reason", "busy"], ["compute1", "compute2"]),
+        "oldest-first": (["--sort", "-age"], ["compute10", "compute2", "compute1"]),
+        "2-before-10": (["--sort", "host"], ["compute1", "compute2", "compute10"]),
+        "foreign-ones-last": (["--all"], ["compute1", "compute2", "compute10", "-"]),
+    },
 )
 def test_what_is_asked_for_comes_in_the_order_asked_for(
     run: Run, words: list[str], hosts: list[str]
@@ -151,17 +150,17 @@ def test_a_column_that_is_not_there_is_refused_with_the_nearest(run: Run) -> Non
     assert "did you mean 'age'?" in error
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "says"),
-    [
-        pytest.param("nodes --state dwon", "did you mean 'down'?", id="state"),
-        pytest.param("nodes --state busy,ilde -o name", "did you mean 'idle'?", id="one-of-two"),
-        pytest.param("slots --state leakd", "did you mean 'leaked'?", id="slot"),
-        pytest.param("slots --reason stale_slt", "did you mean 'stale_slot'?", id="reason"),
-        pytest.param("events --level warn", "did you mean 'warning'?", id="level"),
-        pytest.param("events --event node.lots", "did you mean 'node.lost'?", id="event"),
-        pytest.param("jobs --state served,wait", "'wait' is none of served", id="job"),
-    ],
+    {
+        "state": ("nodes --state dwon", "did you mean 'down'?"),
+        "one-of-two": ("nodes --state busy,ilde -o name", "did you mean 'idle'?"),
+        "slot": ("slots --state leakd", "did you mean 'leaked'?"),
+        "reason": ("slots --reason stale_slt", "did you mean 'stale_slot'?"),
+        "level": ("events --level warn", "did you mean 'warning'?"),
+        "event": ("events --event node.lots", "did you mean 'node.lost'?"),
+        "job": ("jobs --state served,wait", "'wait' is none of served"),
+    },
 )
 def test_a_mistyped_word_does_not_seem_to_say_that_there_is_none(
     run: Run, words: str, says: str

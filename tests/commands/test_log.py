@@ -19,6 +19,7 @@ from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.lib.log import ERROR, WARNING
 from nodemanager.lib.logline import timestamp
+from tests.cases import cases
 from tests.core.build import EPOCH
 from tests.journal.test_story import Recorded
 
@@ -134,13 +135,13 @@ def test_since_and_until_bound_it_and_last_takes_the_end(recorded: Recorded, run
     assert run("--last", "1")[1] == run()[1].splitlines(keepends=True)[-1]
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        pytest.param("--since 1h --until 2h", id="in-order"),
-        pytest.param("--until 2h --since 1h", id="the-other-way-round"),
-        pytest.param("--since 2026-03-01 --until 2026-03-01", id="nothing-between"),
-    ],
+    {
+        "in-order": "--since 1h --until 2h",
+        "the-other-way-round": "--until 2h --since 1h",
+        "nothing-between": "--since 2026-03-01 --until 2026-03-01",
+    },
 )
 def test_a_range_that_ends_before_it_begins_is_refused(
     recorded: Recorded, run: Run, words: str
@@ -237,13 +238,13 @@ def stranger(recorded: Recorded, run: Run, tmp_path: Path) -> Iterator[None]:
         path.chmod(mode)
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        pytest.param(["log"], id="log"),
-        pytest.param(["log", "--follow"], id="log-follow"),
-        pytest.param(["explain", "compute7", "--at", "now"], id="explain-at"),
-    ],
+    {
+        "log": ["log"],
+        "log-follow": ["log", "--follow"],
+        "explain-at": ["explain", "compute7", "--at", "now"],
+    },
 )
 def test_whoever_may_not_read_the_journal_is_told_whom_to_run_it_as(
     stranger: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
@@ -303,14 +304,14 @@ def completed(words: list[str], begun: str) -> list[str]:
     return [one.value for one in shell.get_completions(words, begun)]
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        pytest.param(["log", "--config", "{}/pool.cfg"], id="log"),
-        pytest.param(["log", "--journal", "{}/journal.db"], id="of-a-journal"),
-        pytest.param(["explain", "--config", "{}/pool.cfg"], id="explain"),
-        pytest.param(["hold", "--config", "{}/pool.cfg"], id="hold"),
-    ],
+    {
+        "log": ["log", "--config", "{}/pool.cfg"],
+        "of-a-journal": ["log", "--journal", "{}/journal.db"],
+        "explain": ["explain", "--config", "{}/pool.cfg"],
+        "hold": ["hold", "--config", "{}/pool.cfg"],
+    },
 )
 def test_a_name_is_completed_from_the_journal_alone(
     recorded: Recorded, run: Run, tmp_path: Path, words: list[str]

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from nodemanager.commands import show
+from tests.cases import cases
 
 
 def test_a_table_in_a_pipe_is_aligned_text_that_no_width_breaks(
@@ -32,7 +33,7 @@ def test_what_others_wrote_moves_no_cursor_and_means_no_markup(
     assert capsys.readouterr().out == "a\\x1b[2Jb\\nc\\u202e[red]\n"
 
 
-@pytest.mark.parametrize("a_line", [pytest.param(True, id="line"), pytest.param(False, id="block")])
+@cases("a_line", {"line": True, "block": False})
 def test_json_is_ascii_and_one_line_where_several_follow(
     capsys: pytest.CaptureFixture[str], a_line: bool
 ) -> None:

@@ -22,6 +22,7 @@ from nodemanager.core.plan.spares import Spares
 from nodemanager.core.plan.summary import Notice
 from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.web.status import NodeCounts, PollStatus, Status
+from tests.cases import cases
 
 NOW = 5000.0
 Read = Callable[..., list[str]]
@@ -146,84 +147,65 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
     assert "probe write" not in without
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "label", "says"),
-    [
-        pytest.param(
+    {
+        "read-only-and-why": (
             {"mode": "read-only", "read_only": "the store is another"},
             "pool prod",
             "read-only: the store is another",
-            id="read-only-and-why",
         ),
-        pytest.param({"mode": "dry-run"}, "pool prod", "(nothing is written)", id="dry-run"),
-        pytest.param(
-            {"aborted": "no_listing"}, "pool prod", "no decision: no_listing", id="aborted"
-        ),
-        pytest.param(
-            {"lease": LeaseView(LeaseRole.NONE)}, "lease", "not held: only looking", id="no-lease"
-        ),
-        pytest.param(
+        "dry-run": ({"mode": "dry-run"}, "pool prod", "(nothing is written)"),
+        "aborted": ({"aborted": "no_listing"}, "pool prod", "no decision: no_listing"),
+        "no-lease": ({"lease": LeaseView(LeaseRole.NONE)}, "lease", "not held: only looking"),
+        "standby": (
             {"lease": LeaseView(LeaseRole.STANDBY, "other:7:ab", 3, 0.0)},
             "lease",
             "standing by: held by other:7:ab until 1970-01-01T00:00:00.000Z",
-            id="standby",
         ),
-        pytest.param({"mode": "standby"}, "pool prod", "(another manager acts)", id="stands-by"),
-        pytest.param({"deferred": 3}, "waiting", "3 cleans deferred", id="deferred"),
-        pytest.param(
-            {"under_way": {"setup": 2, "clean": 1}}, "waiting", "2 setup, 1 clean", id="under-way"
-        ),
-        pytest.param(
+        "stands-by": ({"mode": "standby"}, "pool prod", "(another manager acts)"),
+        "deferred": ({"deferred": 3}, "waiting", "3 cleans deferred"),
+        "under-way": ({"under_way": {"setup": 2, "clean": 1}}, "waiting", "2 setup, 1 clean"),
+        "stuck-slots": (
             {"notices": (Notice(Event.SLOTS_STUCK, Reason.UNVERIFIABLE, 2, "do this", (3, 7)),)},
             "for you",
             "2 slots unverifiable 3 7",
-            id="stuck-slots",
         ),
-        pytest.param(
+        "unused-records": (
             {"notices": (Notice(Event.RECORDS_SURPLUS, Reason.UNUSED_RECORDS, 300, "prune"),)},
             "for you",
             "300 records unused_records",
-            id="unused-records",
         ),
-        pytest.param(
-            {"refused": {("large", "at_quota"): 2}}, "boots", "2 refused large at_quota", id="boots"
-        ),
-        pytest.param(
-            {"resting": (("small", "zone-a", 1e9),)}, "boots", "small in zone-a", id="places"
-        ),
-        pytest.param(
+        "boots": ({"refused": {("large", "at_quota"): 2}}, "boots", "2 refused large at_quota"),
+        "places": ({"resting": (("small", "zone-a", 1e9),)}, "boots", "small in zone-a"),
+        "spare-nodes": (
             {"spares": {"small": Spares(wanted=3, there=4, kept=3)}},
             "spares",
             "3 of 3 small",
-            id="spare-nodes",
         ),
-        pytest.param(
+        "spare-nodes-given-up": (
             {"spares": {"small": Spares(wanted=3, there=2, kept=1)}},
             "spares",
             "2 of 3 small 2 given up: something runs short",
-            id="spare-nodes-given-up",
         ),
-        pytest.param(
+        "a-job-that-cant-be-had": (
             {"unsatisfiable": (("j7", "no_fitting_size"),)},
             "boots",
             "can't be had job j7 no_fitting_size",
-            id="a-job-that-cant-be-had",
         ),
-        pytest.param({"marks": Marks({"i-1": MARK})}, "holds", "hold i-1 by ann", id="holds"),
-        pytest.param(
+        "holds": ({"marks": Marks({"i-1": MARK})}, "holds", "hold i-1 by ann"),
+        "drains": (
             {"marks": Marks(drains={"i-1": MARK, "i-2": MARK})},
             "holds",
             "drain i-1 by ann",
-            id="drains",
         ),
-        pytest.param({"marks": Marks(kills={"i-1": MARK})}, "holds", "kill i-1 by ann", id="kills"),
-        pytest.param(
+        "kills": ({"marks": Marks(kills={"i-1": MARK})}, "holds", "kill i-1 by ann"),
+        "paused": (
             {"marks": Marks(pool={PAUSE: MARK}), "marked_at": {PAUSE: NOW - 120.0}},
             "pool prod",
             "PAUSED for 2m 00s by ann: upgrade",
-            id="paused",
         ),
-        pytest.param(
+        "leftovers": (
             {
                 "leftovers": {
                     (LeftoverKind.VOLUME, LedgerState.FAILED): 2,
@@ -232,13 +214,10 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
             },
             "leftovers",
             "2 failed",
-            id="leftovers",
         ),
-        pytest.param({"nodes": NodeCounts(busy=2, fail=1)}, "nodes", "2 busy, 1 bad", id="nodes"),
-        pytest.param(
-            {"nodes": NodeCounts(unknown=2)}, "nodes", "2 unknown", id="nodes-of-an-old-word"
-        ),
-    ],
+        "nodes": ({"nodes": NodeCounts(busy=2, fail=1)}, "nodes", "2 busy, 1 bad"),
+        "nodes-of-an-old-word": ({"nodes": NodeCounts(unknown=2)}, "nodes", "2 unknown"),
+    },
 )
 def test_what_is_out_of_the_ordinary_is_said(
     read: Read, fields: dict[str, Any], label: str, says: str

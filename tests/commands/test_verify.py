@@ -16,6 +16,7 @@ from nodemanager.commands.verify import FIRST_S, attempt
 from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.verify import NO_DECISION, verify
 from nodemanager.web.explain import as_json
+from tests.cases import cases
 from tests.core.build import World
 from tests.core.explain.test_verify import booting, empty, pool, refused_as_wrong
 from tests.core.explain.test_verify import look as look_at
@@ -157,15 +158,15 @@ def test_an_error_of_the_api_fails_it_at_once_whenever_it_comes(before: int) -> 
     assert (told.snapshot is None) == (before == 0)
 
 
-@pytest.mark.parametrize(
+@cases(
     "answer",
-    [
-        pytest.param({}, id="another-program"),
-        pytest.param({"outlook": "splendid", "open": []}, id="another-version"),
-        pytest.param({"outlook": "settled"}, id="a-part"),
-        pytest.param({**boots(), "outlook": "settled"}, id="settled-with-an-offender"),
-        pytest.param({**boots(), "open": []}, id="settling-with-none"),
-    ],
+    {
+        "another-program": {},
+        "another-version": {"outlook": "splendid", "open": []},
+        "a-part": {"outlook": "settled"},
+        "settled-with-an-offender": {**boots(), "outlook": "settled"},
+        "settling-with-none": {**boots(), "open": []},
+    },
 )
 def test_an_answer_that_can_not_be_is_an_error_and_not_a_pass(answer: dict[str, Any]) -> None:
     told = look(Daemon([answer]))

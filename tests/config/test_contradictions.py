@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import cases
 from tests.config.conftest import Read, Refused
 
 
@@ -44,16 +45,14 @@ def test_a_cap_on_polls_below_a_poll_is_that_poll(read: Read) -> None:
     assert len(config.warnings) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "line"),
-    [
-        pytest.param("[Daemon]\npoll_stale_after = 119\n", 2, id="against-the-default-poll"),
-        pytest.param("[Daemon]\npoll_time = 301\n[Cleaning]\nsettle = 301\n", 2, id="long-poll"),
-        pytest.param("[Daemon]\nwishlist_poll_time = 301\n", 2, id="longest-poll-counts"),
-        pytest.param(
-            "[Daemon]\npoll_time = 50\n\nnode_stale_after = 199\n", 4, id="after-adjustment"
-        ),
-    ],
+    {
+        "against-the-default-poll": ("[Daemon]\npoll_stale_after = 119\n", 2),
+        "long-poll": ("[Daemon]\npoll_time = 301\n[Cleaning]\nsettle = 301\n", 2),
+        "longest-poll-counts": ("[Daemon]\nwishlist_poll_time = 301\n", 2),
+        "after-adjustment": ("[Daemon]\npoll_time = 50\n\nnode_stale_after = 199\n", 4),
+    },
 )
 def test_polls_fresh_for_less_than_two_polls_are_refused(
     refused: Refused, text: str, line: int
@@ -67,28 +66,31 @@ def test_polls_fresh_for_exactly_two_polls_will_do(read: Read) -> None:
     assert read("[Daemon]\npoll_stale_after = 120\n").daemon.poll_stale_after == 120
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "problem"),
-    [
-        pytest.param(
+    {
+        "max-later": (
             "min_nodes = 4\nmax_nodes = 2\n",
-            "3: [Daemon] max_nodes = 2: [Daemon] min_nodes = 4 (line 2) asks for more nodes than "
-            "this allows",
-            id="max-later",
+            (
+                "3: [Daemon] max_nodes = 2: [Daemon] min_nodes = 4 (line 2) asks for more nodes "
+                "than this allows"
+            ),
         ),
-        pytest.param(
+        "min-later": (
             "max_nodes = 2\nmin_nodes = 4\n",
-            "3: [Daemon] min_nodes = 4: this asks for more nodes than [Daemon] max_nodes = 2 "
-            "(line 2) allows",
-            id="min-later",
+            (
+                "3: [Daemon] min_nodes = 4: this asks for more nodes than [Daemon] max_nodes = 2 "
+                "(line 2) allows"
+            ),
         ),
-        pytest.param(
+        "against-a-default": (
             "min_nodes = 4\n",
-            "2: [Daemon] min_nodes = 4: this asks for more nodes than [Daemon] max_nodes = 1 "
-            "(default) allows",
-            id="against-a-default",
+            (
+                "2: [Daemon] min_nodes = 4: this asks for more nodes than [Daemon] max_nodes = 1 "
+                "(default) allows"
+            ),
         ),
-    ],
+    },
 )
 def test_a_contradiction_is_told_at_the_later_line_and_names_both(
     refused: Refused, text: str, problem: str
@@ -108,25 +110,25 @@ def test_more_nodes_than_slots_is_a_warning(read: Read) -> None:
     assert "[Daemon] max_nodes = 8 (line 2)" in warning
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "problem"),
-    [
-        pytest.param(
+    {
+        "arvados": (
             "[Arvados]\ntoken = t\nhost = http://a.example\n",
-            "3: [Arvados] host = http://a.example: this is plain http to another machine, which "
-            "[Arvados] insecure = no (default) forbids",
-            id="arvados",
+            (
+                "3: [Arvados] host = http://a.example: this is plain http to another machine, "
+                "which [Arvados] insecure = no (default) forbids"
+            ),
         ),
-        pytest.param(
+        "ping-host": (
             "[Cloud Create]\nping_host = http://a.example\n",
-            "2: [Cloud Create] ping_host = http://a.example: this is plain http to another "
-            "machine, which [Arvados] insecure = no (default) forbids",
-            id="ping-host",
+            (
+                "2: [Cloud Create] ping_host = http://a.example: this is plain http to another "
+                "machine, which [Arvados] insecure = no (default) forbids"
+            ),
         ),
-        pytest.param(
-            "[Cloud Create]\nping_host = hostname:port\n", "2: [Cloud Create] ping_host", id="port"
-        ),
-    ],
+        "port": ("[Cloud Create]\nping_host = hostname:port\n", "2: [Cloud Create] ping_host"),
+    },
 )
 def test_plain_http_to_another_machine_is_refused(
     refused: Refused, text: str, problem: str
@@ -145,20 +147,19 @@ def test_plain_http_is_taken_where_it_is_insecure_on_purpose(read: Read) -> None
     assert config.ping_host.url == "http://b.example:81"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "warned"),
-    [
-        pytest.param("", True, id="registry-on-loopback"),
-        pytest.param("[Cloud Create]\nping_host = 127.0.0.1:8990\n", True, id="loopback"),
-        pytest.param(
+    {
+        "registry-on-loopback": ("", True),
+        "loopback": ("[Cloud Create]\nping_host = 127.0.0.1:8990\n", True),
+        "plain": (
             "[Arvados]\ninsecure = yes\n[Cloud Create]\nping_host = http://a.example\n",
             True,
-            id="plain",
         ),
-        pytest.param("[Registry]\nlisten = 10.0.0.1:8990\n", True, id="registry-without-tls"),
-        pytest.param("[Cloud Create]\nping_host = a.example\n", False, id="https"),
-        pytest.param("[Registry]\nlisten =\n", False, id="served-elsewhere"),
-    ],
+        "registry-without-tls": ("[Registry]\nlisten = 10.0.0.1:8990\n", True),
+        "https": ("[Cloud Create]\nping_host = a.example\n", False),
+        "served-elsewhere": ("[Registry]\nlisten =\n", False),
+    },
 )
 def test_a_ping_url_that_a_remote_node_cannot_use_safely_is_a_warning(
     read: Read, text: str, warned: bool
@@ -168,14 +169,14 @@ def test_a_ping_url_that_a_remote_node_cannot_use_safely_is_a_warning(
     assert bool(pings) is warned
 
 
-@pytest.mark.parametrize(
+@cases(
     ("registry", "is_told"),
-    [
-        pytest.param("listen = 0.0.0.0:8990", True, id="every-address-without-tls"),
-        pytest.param("listen = 127.0.0.1:8990", False, id="behind-a-proxy-of-this-machine"),
-        pytest.param("listen =", False, id="served-elsewhere"),
-        pytest.param("listen = :::8990\ntls_cert = /c\ntls_key = /k", False, id="tls"),
-    ],
+    {
+        "every-address-without-tls": ("listen = 0.0.0.0:8990", True),
+        "behind-a-proxy-of-this-machine": ("listen = 127.0.0.1:8990", False),
+        "served-elsewhere": ("listen =", False),
+        "tls": ("listen = :::8990\ntls_cert = /c\ntls_key = /k", False),
+    },
 )
 def test_https_pings_to_a_registry_without_tls_are_a_warning(
     read: Read, registry: str, is_told: bool
@@ -233,67 +234,44 @@ def test_a_management_server_on_the_network_is_a_warning(read: Read) -> None:
     assert len(read("[Manage]\naddress = 0.0.0.0\n").warnings) == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "shown"),
-    [
-        pytest.param(
+    {
+        "image": (
             "[Cloud Create]\nimage_id = ami-0123456789abcdef0\n",
             "2: [Cloud Create] image_id = ami-0123456789abcdef0",
-            id="image",
         ),
-        pytest.param(
+        "network": (
             "[Cloud Create]\nnetworks = 11111111-2222-4333-8444-555555555555\n",
             "2: [Cloud Create] networks = 11111111-2222-4333-8444-555555555555",
-            id="network",
         ),
-        pytest.param(
+        "tenant": (
             "[Cloud Credentials]\ntenant_id = 00000000-0000-0000-0000-000000000000\n",
             "2: [Cloud Credentials] tenant_id = ***",
-            id="tenant",
         ),
-        pytest.param(
-            "[Cloud Credentials]\nsecret = SECRET\n",
-            "2: [Cloud Credentials] secret = ***",
-            id="secret",
-        ),
-        pytest.param(
+        "secret": ("[Cloud Credentials]\nsecret = SECRET\n", "2: [Cloud Credentials] secret = ***"),
+        "host": (
             "[Cloud Credentials]\nauth_url = https://keystone.example.org:5000\n",
             "2: [Cloud Credentials] auth_url = ***",
-            id="host",
         ),
-        pytest.param("[Arvados]\ntoken = TOKEN\n", "2: [Arvados] token = ***", id="token"),
-        pytest.param(
-            "[Registry]\ndomain = example.org\n", "2: [Registry] domain = example.org", id="domain"
-        ),
-        pytest.param(
-            "[Cloud Credentials]\nkey = AKIA...\n", "2: [Cloud Credentials] key = ***", id="cut-off"
-        ),
-        pytest.param(
+        "token": ("[Arvados]\ntoken = TOKEN\n", "2: [Arvados] token = ***"),
+        "domain": ("[Registry]\ndomain = example.org\n", "2: [Registry] domain = example.org"),
+        "cut-off": ("[Cloud Credentials]\nkey = AKIA...\n", "2: [Cloud Credentials] key = ***"),
+        "project": (
             "[Cloud Create]\nservice_account_name = node@my-project.iam.gserviceaccount.com\n",
             "2: [Cloud Create] service_account_name = node@my-project.iam.gserviceaccount.com",
-            id="project",
         ),
-        pytest.param(
+        "plan": (
             "[Cloud Create]\nimage_plan = Publisher:Product:Plan\n",
             "2: [Cloud Create] image_plan = Publisher:Product:Plan",
-            id="plan",
         ),
-        pytest.param(
+        "subscription": (
             "[Cloud Create]\nhost_group = /subscriptions/ID/resourceGroups/GROUP\n",
             "2: [Cloud Create] host_group = /subscriptions/ID/resourceGroups/GROUP",
-            id="subscription",
         ),
-        pytest.param(
-            "[Cloud List]\ntag_cluster = example\n",
-            "2: [Cloud List] tag_cluster = example",
-            id="tag",
-        ),
-        pytest.param(
-            "[Cloud List]\ntag_cluster = zzzzz\n",
-            "2: [Cloud List] tag_cluster = zzzzz",
-            id="cluster",
-        ),
-    ],
+        "tag": ("[Cloud List]\ntag_cluster = example\n", "2: [Cloud List] tag_cluster = example"),
+        "cluster": ("[Cloud List]\ntag_cluster = zzzzz\n", "2: [Cloud List] tag_cluster = zzzzz"),
+    },
 )
 def test_a_value_that_a_sample_only_stands_for_is_a_warning(
     read: Read, text: str, shown: str
@@ -302,13 +280,13 @@ def test_a_value_that_a_sample_only_stands_for_is_a_warning(
     assert warning.endswith(f"{shown}: is only a sample's value; write your own")
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("[Cloud Create]\nimage_id = ami-0a1b2c3d4e5f60718\n", id="image"),
-        pytest.param("[Cloud Credentials]\nauth_url = https://example.organic.net\n", id="host"),
-        pytest.param("[Cloud Credentials]\nsecret = SECRETS\n", id="secret"),
-    ],
+    {
+        "image": "[Cloud Create]\nimage_id = ami-0a1b2c3d4e5f60718\n",
+        "host": "[Cloud Credentials]\nauth_url = https://example.organic.net\n",
+        "secret": "[Cloud Credentials]\nsecret = SECRETS\n",
+    },
 )
 def test_a_value_that_is_somebodys_own_is_no_warning(read: Read, text: str) -> None:
     assert read(text).warnings == ()
@@ -354,14 +332,14 @@ def test_a_price_of_zero_under_a_cap_is_a_warning(read: Read) -> None:
     assert read("[Size a]\nprice = 0\n").warnings == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "warned"),
-    [
-        pytest.param("[Arvados]\nslurm_queue = yes\n", True, id="slurm-queue"),
-        pytest.param("[Arvados]\njobs_queue = yes\n", True, id="jobs-queue"),
-        pytest.param("[Arvados]\njobs_queue = no\nslurm_queue = off\n", False, id="off"),
-        pytest.param("[Daemon]\ndispatcher =\n", False, id="blank"),
-    ],
+    {
+        "slurm-queue": ("[Arvados]\nslurm_queue = yes\n", True),
+        "jobs-queue": ("[Arvados]\njobs_queue = yes\n", True),
+        "off": ("[Arvados]\njobs_queue = no\nslurm_queue = off\n", False),
+        "blank": ("[Daemon]\ndispatcher =\n", False),
+    },
 )
 def test_an_option_of_the_forerunner_that_does_nothing_here_says_so(
     read: Read, text: str, warned: bool
@@ -369,15 +347,15 @@ def test_an_option_of_the_forerunner_that_does_nothing_here_says_so(
     assert bool(read(text).warnings) is warned
 
 
-@pytest.mark.parametrize(
+@cases(
     ("program", "says"),
-    [
-        pytest.param("{home}/none", "No such file or directory: {home}/none", id="missing"),
-        pytest.param("{home}/text", "not executable: {home}/text", id="a-text"),
-        pytest.param("{home}", "not executable: {home}", id="a-folder"),
-        pytest.param("/bin/true --now", "", id="a-program"),
-        pytest.param("found-by-path", "", id="a-bare-name"),
-    ],
+    {
+        "missing": ("{home}/none", "No such file or directory: {home}/none"),
+        "a-text": ("{home}/text", "not executable: {home}/text"),
+        "a-folder": ("{home}", "not executable: {home}"),
+        "a-program": ("/bin/true --now", ""),
+        "a-bare-name": ("found-by-path", ""),
+    },
 )
 def test_a_program_that_is_not_there_is_warned_of(
     read: Read, tmp_path: Path, program: str, says: str
@@ -401,36 +379,32 @@ COMMANDS = "".join(
 )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "problem"),
-    [
-        pytest.param(
-            "[Daemon]\ndispatcher = pbs\n", "must be ping or slurm or command", id="unknown"
-        ),
-        pytest.param(
+    {
+        "unknown": ("[Daemon]\ndispatcher = pbs\n", "must be ping or slurm or command"),
+        "a-verb-is-missing": (
             f"[Daemon]\ndispatcher = command\n[Scheduler]\n{COMMANDS}",
             "[Daemon] dispatcher = command: needs [Scheduler] down_command",
-            id="a-verb-is-missing",
         ),
-        pytest.param(
-            f"[Daemon]\ndispatcher = command\n[Scheduler]\n{COMMANDS}down_command = /bin/true\n"
-            "cancel_command = /bin/true\ncancel_unsatisfiable = yes\n",
+        "cancelled-and-not-told": (
+            (
+                f"[Daemon]\ndispatcher = command\n[Scheduler]\n{COMMANDS}down_command = /bin/true\n"
+                "cancel_command = /bin/true\ncancel_unsatisfiable = yes\n"
+            ),
             "[Scheduler] cancel_unsatisfiable = yes: needs [Scheduler] comment_command",
-            id="cancelled-and-not-told",
         ),
-        pytest.param(
+        "with-a-wishlist": (
             "[Daemon]\ndispatcher = slurm\nwishlist_command = /bin/true\n",
             "two sources of demand",
-            id="with-a-wishlist",
         ),
-        pytest.param(
+        "a-poll-older-than-fresh": (
             "[Daemon]\ndispatcher = slurm\n[Slurm]\ntimeout = 300\n",
             "[Slurm] timeout = 300",
-            id="a-poll-older-than-fresh",
         ),
-        pytest.param("[Slurm]\nconf = slurm.conf\n", "must be an absolute path", id="conf"),
-        pytest.param("[Slurm]\npartitions = a;b c\n", "separated by commas", id="partitions"),
-    ],
+        "conf": ("[Slurm]\nconf = slurm.conf\n", "must be an absolute path"),
+        "partitions": ("[Slurm]\npartitions = a;b c\n", "separated by commas"),
+    },
 )
 def test_a_dispatcher_that_can_not_work_is_refused(
     refused: Refused, text: str, problem: str
@@ -439,16 +413,15 @@ def test_a_dispatcher_that_can_not_work_is_refused(
     assert problem in told
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "told"),
-    [
-        pytest.param("[Slurm]\npartitions = a\n", "dispatcher is ping", id="slurm"),
-        pytest.param(
+    {
+        "slurm": ("[Slurm]\npartitions = a\n", "dispatcher is ping"),
+        "scheduler": (
             "[Daemon]\ndispatcher = slurm\n[Scheduler]\ntimeout = 5\n",
             "dispatcher is slurm",
-            id="scheduler",
         ),
-    ],
+    },
 )
 def test_options_of_a_scheduler_that_is_not_asked_are_a_warning(
     read: Read, text: str, told: str
@@ -469,13 +442,13 @@ def test_pruning_is_off_unless_a_duration_is_given(read: Read) -> None:
     assert read("[Cleaning]\nprune_after = 90d\n").cleaning.prune_after == 90 * 86400
 
 
-@pytest.mark.parametrize(
+@cases(
     ("scratch", "said"),
-    [
-        pytest.param("100", "in MB, so this is almost nothing; for GB write 100000", id="in-gb"),
-        pytest.param("100000", None, id="in-mb"),
-        pytest.param("0", None, id="none"),
-    ],
+    {
+        "in-gb": ("100", "in MB, so this is almost nothing; for GB write 100000"),
+        "in-mb": ("100000", None),
+        "none": ("0", None),
+    },
 )
 def test_scratch_space_that_is_meant_in_gb_is_told_n3(
     read: Read, scratch: str, said: str | None
@@ -557,30 +530,26 @@ def test_the_databases_of_lease_and_journal_may_be_others(read: Read) -> None:
     assert config.journal.database.reveal() == f"{PG}2"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "told"),
-    [
-        pytest.param(
+    {
+        "no-database": (
             "[Lease]\nstore = database\n",
             "[Lease] database = (default): postgresql://... that all managers",
-            id="no-database",
         ),
-        pytest.param(
+        "records-in-a-file": (
             f"[Lease]\nstore = database\ndatabase = {PG}\n",
             "registry.db (default): postgresql://..., since other machines have no such file",
-            id="records-in-a-file",
         ),
-        pytest.param(
+        "no-shared-journal": (
             f"[Registry]\ndatabase = {PG}\n[Lease]\nstore = database\n[Journal]\ndatabase =\n",
             "who takes over goes on with what is open there (R1)",
-            id="no-shared-journal",
         ),
-        pytest.param(
+        "too-short": (
             f"[Registry]\ndatabase = {PG}\n[Lease]\nstore = database\nduration = 2\n",
             "[Lease] duration = 2: is too short: a lease lasts 3 s at least",
-            id="too-short",
         ),
-    ],
+    },
 )
 def test_a_lease_that_other_machines_can_not_share_is_refused(
     refused: Refused, text: str, told: str

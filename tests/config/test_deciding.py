@@ -10,6 +10,7 @@ from nodemanager.config.deciding import DECIDING, VARIABLE, fields_of, find, var
 from nodemanager.config.options import Option
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import ConfigError
+from tests.cases import cases
 from tests.config.conftest import Read
 
 SETTINGS = Settings("main", max_nodes=8)
@@ -80,24 +81,24 @@ def test_settle_below_one_recorded_poll_is_one_poll() -> None:
     assert made.warnings
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "said"),
-    [
-        pytest.param("settle", "--set:1: settle: write Section.option=value", id="no-value"),
-        pytest.param("=5", "write Section.option=value", id="no-name"),
-        pytest.param("setle=5", "no such option; did you mean 'settle'?", id="near"),
-        pytest.param("Cleaning.setle=5", "did you mean 'settle'?", id="near-in-section"),
-        pytest.param("Deamon.settle=5", "[Deamon]: no such section", id="no-section"),
-        pytest.param("Daemon.settle=5", "it belongs in [Cleaning]", id="other-section"),
-        pytest.param("settle=0", "a duration must be above zero", id="zero"),
-        pytest.param("action_timeout=5", "actions take as long as recorded", id="actions"),
-        pytest.param("poll_time=5", "the recording has only the polls", id="polls"),
-        pytest.param("Registry.slots=9", "it stays as recorded", id="slots"),
-        pytest.param("Manage.port=9", "no decision depends on it", id="port"),
-        pytest.param("Size m4.price=9", "a replay can't vary this", id="sizes"),
-        pytest.param("min_nodes=9", "more nodes than", id="contradiction"),
-        pytest.param("node_stale_after=90", "below two polls of", id="too-fresh"),
-    ],
+    {
+        "no-value": ("settle", "--set:1: settle: write Section.option=value"),
+        "no-name": ("=5", "write Section.option=value"),
+        "near": ("setle=5", "no such option; did you mean 'settle'?"),
+        "near-in-section": ("Cleaning.setle=5", "did you mean 'settle'?"),
+        "no-section": ("Deamon.settle=5", "[Deamon]: no such section"),
+        "other-section": ("Daemon.settle=5", "it belongs in [Cleaning]"),
+        "zero": ("settle=0", "a duration must be above zero"),
+        "actions": ("action_timeout=5", "actions take as long as recorded"),
+        "polls": ("poll_time=5", "the recording has only the polls"),
+        "slots": ("Registry.slots=9", "it stays as recorded"),
+        "port": ("Manage.port=9", "no decision depends on it"),
+        "sizes": ("Size m4.price=9", "a replay can't vary this"),
+        "contradiction": ("min_nodes=9", "more nodes than"),
+        "too-fresh": ("node_stale_after=90", "below two polls of"),
+    },
 )
 def test_a_bad_value_is_refused_as_in_a_file(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:

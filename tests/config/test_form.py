@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nodemanager.config import load
 from nodemanager.errors import ConfigError
+from tests.cases import cases
 from tests.config.conftest import Read, Refused
 
 
@@ -99,17 +100,17 @@ def test_a_byte_order_mark_and_carriage_returns_do_no_harm(tmp_path: Path) -> No
     assert load(path, environ={}).daemon.max_nodes == 3
 
 
-@pytest.mark.parametrize(
+@cases(
     ("line", "value"),
-    [
-        pytest.param("key = a # b", "a", id="hash-after-space"),
-        pytest.param("key = a ; b", "a", id="semicolon-after-space"),
-        pytest.param("key = a#b;c", "a#b;c", id="inside-a-value"),
-        pytest.param("key = 100%", "100%", id="percent"),
-        pytest.param("key = %(home)s", "%(home)s", id="no-interpolation"),
-        pytest.param("key: a", "a", id="colon"),
-        pytest.param("key = a = b", "a = b", id="equals-in-a-value"),
-    ],
+    {
+        "hash-after-space": ("key = a # b", "a"),
+        "semicolon-after-space": ("key = a ; b", "a"),
+        "inside-a-value": ("key = a#b;c", "a#b;c"),
+        "percent": ("key = 100%", "100%"),
+        "no-interpolation": ("key = %(home)s", "%(home)s"),
+        "colon": ("key: a", "a"),
+        "equals-in-a-value": ("key = a = b", "a = b"),
+    },
 )
 def test_what_ends_a_value_and_what_does_not(read: Read, line: str, value: str) -> None:
     assert read(f"[Cloud Credentials]\n{line}\n").cloud_credentials == {"key": value}
@@ -132,69 +133,66 @@ def test_a_secret_that_reads_as_a_comment_is_told_instead_of_lost(
 CUT = "begins a comment, so what follows it is not part of the secret"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "warning"),
-    [
-        pytest.param(
+    {
+        "hash": (
             "[Manage]\nManagementToken = pa55word #2 secret99\n",
-            f"2: [Manage] ManagementToken = ***: '#' {CUT}; put a secret that holds it into a "
-            "file: ManagementToken_file",
-            id="hash",
+            (
+                f"2: [Manage] ManagementToken = ***: '#' {CUT}; put a secret that holds it into a "
+                "file: ManagementToken_file"
+            ),
         ),
-        pytest.param(
+        "semicolon": (
             "[Arvados]\ntoken = pa55word ;2 secret99\n",
-            f"2: [Arvados] token = ***: ';' {CUT}; put a secret that holds it into a file: "
-            "token_file",
-            id="semicolon",
+            (
+                f"2: [Arvados] token = ***: ';' {CUT}; put a secret that holds it into a file: "
+                "token_file"
+            ),
         ),
-        pytest.param(
+        "credentials": (
             "[Cloud Credentials]\nsecret = pa55word\t# secret99\n",
-            f"2: [Cloud Credentials] secret = ***: '#' {CUT}; put a secret that holds it into a "
-            "file: secret_file",
-            id="credentials",
+            (
+                f"2: [Cloud Credentials] secret = ***: '#' {CUT}; put a secret that holds it into "
+                "a file: secret_file"
+            ),
         ),
-        pytest.param(
+        "in-a-later-line": (
             "[Cloud Credentials]\nkey = pa55word\n  more #2 secret99\n",
-            f"2: [Cloud Credentials] key = ***: '#' {CUT}; put a secret that holds it into a "
-            "file: key_file",
-            id="in-a-later-line",
+            (
+                f"2: [Cloud Credentials] key = ***: '#' {CUT}; put a secret that holds it into a "
+                "file: key_file"
+            ),
         ),
-        pytest.param(
+        "where-no-file-can-be-named": (
             "[Cloud Create]\njoin_token = pa55word #2 secret99\n",
             f"2: [Cloud Create] join_token = ***: '#' {CUT}",
-            id="where-no-file-can-be-named",
         ),
-        pytest.param(
+        "a-value-that-is-all-comment": (
             "[Cloud Create]\nimage = #secret99\n",
             "2: [Cloud Create] image =: '#' begins a comment, so this is blank",
-            id="a-value-that-is-all-comment",
         ),
-        pytest.param(
+        "an-option-that-is-all-comment": (
             "[Registry]\ndomain = ;secret99\n",
             "2: [Registry] domain =: ';' begins a comment, so this is blank",
-            id="an-option-that-is-all-comment",
         ),
-        pytest.param(
+        "quotes": (
             '[Manage]\nManagementToken = "secret99"\n',
             "2: [Manage] ManagementToken = ***: the quotes are part of the value; leave them out",
-            id="quotes",
         ),
-        pytest.param(
+        "quotes-for-the-driver": (
             "[Cloud Create]\nimage = 'node'\n",
             "2: [Cloud Create] image = 'node': the quotes are part of the value; leave them out",
-            id="quotes-for-the-driver",
         ),
-        pytest.param(
+        "invisible": (
             "[Cloud Credentials]\nsecret = secret99\u200b\n",
             "2: [Cloud Credentials] secret = ***: holds a character that can't be seen",
-            id="invisible",
         ),
-        pytest.param(
+        "a-soft-hyphen": (
             "[Cloud Create]\nimage = no\u00adde\n",
             "2: [Cloud Create] image = no\u00adde: holds a character that can't be seen (U+00AD)",
-            id="a-soft-hyphen",
         ),
-    ],
+    },
 )
 def test_a_value_that_is_read_otherwise_than_it_looks_is_warned_of_without_its_secret(
     read: Read, text: str, warning: str
@@ -205,16 +203,16 @@ def test_a_value_that_is_read_otherwise_than_it_looks_is_warned_of_without_its_s
     assert "secret99" not in str(warnings)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("[Daemon]\nmax_nodes = 3 # nodes\n", id="a-comment"),
-        pytest.param("[Cloud Credentials]\nregion = us-east-1 # home\n", id="no-secret"),
-        pytest.param("[Manage]\nManagementToken =   # none yet\n", id="blank-with-a-comment"),
-        pytest.param("[Daemon]\nwishlist_command = 'a b'\n", id="quotes-of-a-command-line"),
-        pytest.param("[Manage]\nManagementToken = a#b;c\n", id="inside-a-value"),
-        pytest.param("[Cloud Create]\nimage = caf\u00e9\u00a0au lait\n", id="letters-and-blanks"),
-    ],
+    {
+        "a-comment": "[Daemon]\nmax_nodes = 3 # nodes\n",
+        "no-secret": "[Cloud Credentials]\nregion = us-east-1 # home\n",
+        "blank-with-a-comment": "[Manage]\nManagementToken =   # none yet\n",
+        "quotes-of-a-command-line": "[Daemon]\nwishlist_command = 'a b'\n",
+        "inside-a-value": "[Manage]\nManagementToken = a#b;c\n",
+        "letters-and-blanks": "[Cloud Create]\nimage = caf\u00e9\u00a0au lait\n",
+    },
 )
 def test_a_value_that_is_read_as_it_looks_is_not_warned_of(read: Read, text: str) -> None:
     assert read(text).warnings == ()
@@ -250,23 +248,19 @@ def test_a_carriage_return_inside_a_line_is_told_with_the_line(tmp_path: Path) -
     assert f"{path}:3: a carriage return inside the line" in caught.value.problems
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "problem"),
-    [
-        pytest.param(
+    {
+        "option": (
             "[Manage]\nManagementToken:secret99==\n",
             "2: [Manage] ManagementToken = ***: write white space behind the colon, or = instead",
-            id="option",
         ),
-        pytest.param(
+        "credentials": (
             "[Cloud Credentials]\nsecret:secret99==\n",
             "2: [Cloud Credentials] secret = ***: write white space behind the colon, or = instead",
-            id="credentials",
         ),
-        pytest.param(
-            "token:secret99==\n", "1: token: an option before the first [Section]", id="no-section"
-        ),
-    ],
+        "no-section": ("token:secret99==\n", "1: token: an option before the first [Section]"),
+    },
 )
 def test_a_secret_behind_a_colon_is_not_taken_for_part_of_a_name(
     refused: Refused, text: str, problem: str

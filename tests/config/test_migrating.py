@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodemanager.config import load, show
+from tests.cases import cases
 from tests.config.conftest import Read
 
 FILES = Path(__file__).parent / "files"
@@ -61,14 +62,14 @@ def test_a_poll_time_of_zero_is_poll_time(read: Read, poll: str) -> None:
     assert getattr(config.daemon, f"{poll}_poll_time") == 20.0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "warned"),
-    [
-        pytest.param("", True, id="the-defaults"),
-        pytest.param("[Daemon]\nmin_nodes = 1\n", False, id="min-nodes"),
-        pytest.param("[Daemon]\nwishlist_command = /bin/true\n", False, id="a-command"),
-        pytest.param("[Daemon]\nmax_nodes = 0\n", False, id="drained-on-purpose"),
-    ],
+    {
+        "the-defaults": ("", True),
+        "min-nodes": ("[Daemon]\nmin_nodes = 1\n", False),
+        "a-command": ("[Daemon]\nwishlist_command = /bin/true\n", False),
+        "drained-on-purpose": ("[Daemon]\nmax_nodes = 0\n", False),
+    },
 )
 def test_a_file_that_would_never_boot_a_node_says_so(read: Read, text: str, warned: bool) -> None:
     """Its queues were on by default: a file without a line about them rests on them, too (P1)."""

@@ -9,6 +9,7 @@ import pytest
 
 from nodemanager.config import load, reach
 from nodemanager.errors import ConfigError
+from tests.cases import cases
 
 GOOD = "[Daemon]\nstate_dir = {home}/state\n[Cloud]\nprovider = dummy\n"
 
@@ -19,14 +20,14 @@ def written(home: Path, text: str, name: str = "pool.cfg") -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@cases(
     "mistake",
-    [
-        pytest.param("[Deamon]\nmin_nodes = 2\n", id="an-unknown-section"),
-        pytest.param("[Cleaning]\nsetle = 5\n", id="an-unknown-option"),
-        pytest.param("[Cleaning]\nsettle = soon\n", id="a-wrong-value"),
-        pytest.param("half a line\n", id="no-ini"),
-    ],
+    {
+        "an-unknown-section": "[Deamon]\nmin_nodes = 2\n",
+        "an-unknown-option": "[Cleaning]\nsetle = 5\n",
+        "a-wrong-value": "[Cleaning]\nsettle = soon\n",
+        "no-ini": "half a line\n",
+    },
 )
 def test_a_mistake_elsewhere_hides_no_daemon(mistake: str, tmp_path: Path) -> None:
     path = written(tmp_path, GOOD + mistake)
@@ -38,15 +39,15 @@ def test_a_mistake_elsewhere_hides_no_daemon(mistake: str, tmp_path: Path) -> No
     assert found.problems
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("[Deamon]\nstate_dir = {home}/a\n[Cloud]\nprovider = dummy\n", id="misplaced"),
-        pytest.param(GOOD + "[Daemon]\nstate_dir = {home}/other\n", id="given-twice"),
-        pytest.param("[Daemon]\nstate_dir = a/b\n[Cloud]\nprovider = dummy\n", id="wrong"),
-        pytest.param("[Daemon]\npool = a b\n[Cloud]\nprovider = dummy\n", id="a-wrong-pool"),
-        pytest.param(GOOD + "[Journl]\npath = {home}/j.db\n", id="a-journal-elsewhere"),
-    ],
+    {
+        "misplaced": "[Deamon]\nstate_dir = {home}/a\n[Cloud]\nprovider = dummy\n",
+        "given-twice": GOOD + "[Daemon]\nstate_dir = {home}/other\n",
+        "wrong": "[Daemon]\nstate_dir = a/b\n[Cloud]\nprovider = dummy\n",
+        "a-wrong-pool": "[Daemon]\npool = a b\n[Cloud]\nprovider = dummy\n",
+        "a-journal-elsewhere": GOOD + "[Journl]\npath = {home}/j.db\n",
+    },
 )
 def test_a_mistake_that_may_mean_another_daemon_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError):

@@ -13,6 +13,7 @@ from doc.generate.samples import SAMPLES
 from nodemanager.cloud.declared import accepted
 from nodemanager.config import load
 from nodemanager.config.sections import PASS_THROUGH, SECTIONS
+from tests.cases import cases
 
 ETC = generate.ROOT / "etc"
 NAMES = [sample.name for sample in SAMPLES]
@@ -107,17 +108,17 @@ def test_each_sample_of_a_daemon_explains_the_stale_window_in_the_words_of_its_d
     assert _explained(ETC / f"{name}.cfg", WINDOW.name).startswith(WINDOW.help)
 
 
-@pytest.mark.parametrize(
+@cases(
     "effect",
-    [
-        pytest.param("slot is freed only when its node is gone", id="C3"),
-        pytest.param("worker state", id="T6"),
-        pytest.param("claim_expiry", id="C21"),
-        pytest.param("silent for longer", id="D8"),
-        pytest.param("collapse_fraction", id="D9"),
-        pytest.param("denies", id="P6"),
-        pytest.param("can't compare (Arvados)", id="U2"),
-    ],
+    {
+        "C3": "slot is freed only when its node is gone",
+        "T6": "worker state",
+        "C21": "claim_expiry",
+        "D8": "silent for longer",
+        "D9": "collapse_fraction",
+        "P6": "denies",
+        "U2": "can't compare (Arvados)",
+    },
 )
 def test_the_stale_windows_declaration_names_each_of_its_effects(effect: str) -> None:
     assert WINDOW is not None

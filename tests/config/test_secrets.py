@@ -10,6 +10,7 @@ import pytest
 from nodemanager.config import diff, load, show
 from nodemanager.config.values import Secret
 from nodemanager.errors import ConfigError
+from tests.cases import cases
 from tests.config.conftest import Read, Refused
 
 HIDDEN = "hunter2"
@@ -40,20 +41,20 @@ def test_no_secret_is_in_a_repr_a_row_a_change_or_a_warning(read: Read) -> None:
     assert config.registry.database.shown == "postgresql://me:***@db/records"
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param(f"[Arvados]\ntoken = {HIDDEN}\ntoken = {HIDDEN}\n", id="repeated"),
-        pytest.param(f"[Arvados]\ntokne = {HIDDEN}\n", id="misspelt"),
-        pytest.param(f"[Arvado]\ntoken = {HIDDEN}\n", id="unknown-section"),
-        pytest.param(f"token = {HIDDEN}\n", id="before-the-first-section"),
-        pytest.param(f"[Arvados]\ntoken\n {HIDDEN}\n{HIDDEN}\n", id="no-equals"),
-        pytest.param(f"[Arvados]\ntoken = a\n  {HIDDEN}\n", id="over-two-lines"),
-        pytest.param(f"[Arvados]\nhost = https://me:{HIDDEN}@a.example\n", id="in-a-url"),
-        pytest.param(f"[Registry]\ndatabase = mysql://me:{HIDDEN}@db/x\n", id="in-a-database-url"),
-        pytest.param(f"[Manage]\nport = 99999\nManagementTokn = {HIDDEN}\n", id="beside-another"),
-        pytest.param(f"[Cloud Credentials]\nk = {HIDDEN}\nk = {HIDDEN}\n", id="credentials"),
-    ],
+    {
+        "repeated": f"[Arvados]\ntoken = {HIDDEN}\ntoken = {HIDDEN}\n",
+        "misspelt": f"[Arvados]\ntokne = {HIDDEN}\n",
+        "unknown-section": f"[Arvado]\ntoken = {HIDDEN}\n",
+        "before-the-first-section": f"token = {HIDDEN}\n",
+        "no-equals": f"[Arvados]\ntoken\n {HIDDEN}\n{HIDDEN}\n",
+        "over-two-lines": f"[Arvados]\ntoken = a\n  {HIDDEN}\n",
+        "in-a-url": f"[Arvados]\nhost = https://me:{HIDDEN}@a.example\n",
+        "in-a-database-url": f"[Registry]\ndatabase = mysql://me:{HIDDEN}@db/x\n",
+        "beside-another": f"[Manage]\nport = 99999\nManagementTokn = {HIDDEN}\n",
+        "credentials": f"[Cloud Credentials]\nk = {HIDDEN}\nk = {HIDDEN}\n",
+    },
 )
 def test_no_secret_is_in_a_complaint(refused: Refused, text: str) -> None:
     assert HIDDEN not in "\n".join(refused(text))
@@ -88,14 +89,14 @@ def test_a_relative_file_is_looked_for_among_systemds_credentials_first(
     assert beside.registry.token == Secret("from-beside-the-file")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("content", "wrong"),
-    [
-        pytest.param(None, "can't be read: No such file or directory", id="missing"),
-        pytest.param(b"\n", "is empty", id="empty"),
-        pytest.param(b"\xff", "is not UTF-8 text", id="not-utf-8"),
-        pytest.param("a".encode("utf-16-le"), "is not UTF-8 text", id="utf-16"),
-    ],
+    {
+        "missing": (None, "can't be read: No such file or directory"),
+        "empty": (b"\n", "is empty"),
+        "not-utf-8": (b"\xff", "is not UTF-8 text"),
+        "utf-16": ("a".encode("utf-16-le"), "is not UTF-8 text"),
+    },
 )
 @pytest.mark.parametrize("section", ["Arvados", "Cloud Credentials"])
 def test_a_file_without_a_secret_is_told_with_the_line_that_names_it(
@@ -117,14 +118,14 @@ def test_a_secrets_file_may_begin_with_a_byte_order_mark(
     assert config.registry.token == Secret("abc")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("content", "doubt"),
-    [
-        pytest.param("abc \n", "begins or ends with white space", id="a-blank-at-its-end"),
-        pytest.param("\tabc", "begins or ends with white space", id="a-tab-at-its-start"),
-        pytest.param("'abc'\n", "the quotes are part of the value; leave them out", id="quotes"),
-        pytest.param("a\u200bc\n", "holds a character that can't be seen", id="invisible"),
-    ],
+    {
+        "a-blank-at-its-end": ("abc \n", "begins or ends with white space"),
+        "a-tab-at-its-start": ("\tabc", "begins or ends with white space"),
+        "quotes": ("'abc'\n", "the quotes are part of the value; leave them out"),
+        "invisible": ("a\u200bc\n", "holds a character that can't be seen"),
+    },
 )
 @pytest.mark.parametrize("section", ["Arvados", "Cloud Credentials"])
 def test_a_secrets_file_that_is_read_otherwise_than_it_looks_is_warned_of(

@@ -12,20 +12,21 @@ from hypothesis import strategies as st
 from nodemanager.config import kinds, load
 from nodemanager.config.values import Listen, ServerAddress
 from nodemanager.errors import ConfigError
+from tests.cases import cases
 from tests.config.conftest import Read, Refused
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "seconds"),
-    [
-        pytest.param("90", 90.0, id="seconds"),
-        pytest.param("0.5", 0.5, id="fraction"),
-        pytest.param("90s", 90.0, id="s"),
-        pytest.param("30m", 1800.0, id="m"),
-        pytest.param("2h", 7200.0, id="h"),
-        pytest.param("1.5 H", 5400.0, id="fraction-space-capital"),
-        pytest.param("1d", 86400.0, id="d"),
-    ],
+    {
+        "seconds": ("90", 90.0),
+        "fraction": ("0.5", 0.5),
+        "s": ("90s", 90.0),
+        "m": ("30m", 1800.0),
+        "h": ("2h", 7200.0),
+        "fraction-space-capital": ("1.5 H", 5400.0),
+        "d": ("1d", 86400.0),
+    },
 )
 def test_a_duration_is_seconds_or_has_a_unit(read: Read, text: str, seconds: float) -> None:
     assert read(f"[Arvados]\ntimeout = {text}\n").arvados.timeout == seconds
@@ -74,20 +75,20 @@ def test_a_boot_that_may_take_for_ever_loads_as_the_forerunner_had_it(read: Read
     assert read("[Daemon]\nboot_fail_after = 9223372036854775807\n").daemon.boot_fail_after > 1e18
 
 
-@pytest.mark.parametrize(
+@cases(
     ("section", "option", "value"),
-    [
-        pytest.param("Daemon", "min_nodes", "0", id="min-nodes-0"),
-        pytest.param("Daemon", "max_nodes", "0", id="drain"),
-        pytest.param("Daemon", "max_total_price", "0", id="no-cap"),
-        pytest.param("Manage", "port", "-1", id="no-server"),
-        pytest.param("Manage", "port", "0", id="any-port"),
-        pytest.param("Manage", "ManagementToken", "", id="token-to-be-made"),
-        pytest.param("Registry", "listen", "", id="serve-nothing"),
-        pytest.param("Cleaning", "visible_after", "", id="the-adapters-own"),
-        pytest.param("Daemon", "wishlist_command", "", id="no-wishlist"),
-        pytest.param("Cloud", "shutdown_windows", "0, 5, 1", id="window-at-once"),
-    ],
+    {
+        "min-nodes-0": ("Daemon", "min_nodes", "0"),
+        "drain": ("Daemon", "max_nodes", "0"),
+        "no-cap": ("Daemon", "max_total_price", "0"),
+        "no-server": ("Manage", "port", "-1"),
+        "any-port": ("Manage", "port", "0"),
+        "token-to-be-made": ("Manage", "ManagementToken", ""),
+        "serve-nothing": ("Registry", "listen", ""),
+        "the-adapters-own": ("Cleaning", "visible_after", ""),
+        "no-wishlist": ("Daemon", "wishlist_command", ""),
+        "window-at-once": ("Cloud", "shutdown_windows", "0, 5, 1"),
+    },
 )
 def test_zero_minus_one_and_blank_load_where_they_mean_something(
     read: Read, section: str, option: str, value: str
@@ -97,47 +98,47 @@ def test_zero_minus_one_and_blank_load_where_they_mean_something(
     assert config.origin(section, option) == f"{config.path}:4"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("section", "option", "value"),
-    [
-        pytest.param("Daemon", "min_nodes", "-1", id="negative-nodes"),
-        pytest.param("Daemon", "max_nodes", "2.5", id="half-a-node"),
-        pytest.param("Daemon", "max_nodes", "\u0663", id="not-ascii-digit"),
-        pytest.param("Daemon", "max_total_price", "-1", id="negative-price"),
-        pytest.param("Daemon", "max_total_price", "inf", id="infinite-price"),
-        pytest.param("Daemon", "node_mem_scaling", "0", id="no-memory"),
-        pytest.param("Daemon", "node_mem_scaling", "1.1", id="more-than-all-memory"),
-        pytest.param("Daemon", "consecutive_idle_count", "0", id="never-seen-idle"),
-        pytest.param("Daemon", "pool", "a b", id="space-in-pool"),
-        pytest.param("Daemon", "pool", "-a", id="dash-first"),
-        pytest.param("Daemon", "state_dir", "state", id="relative-path"),
-        pytest.param("Daemon", "wishlist_command", "sh -c 'a", id="open-quote"),
-        pytest.param("Daemon", "dispatcher", "pbs", id="unknown-dispatcher"),
-        pytest.param("Manage", "port", "65536", id="port-too-high"),
-        pytest.param("Logging", "level", "LOUD", id="level"),
-        pytest.param("Logging", "format", "xml", id="format"),
-        pytest.param("Arvados", "insecure", "maybe", id="neither-yes-nor-no"),
-        pytest.param("Arvados", "host", "ftp://a", id="scheme"),
-        pytest.param("Arvados", "host", "a:port", id="port-placeholder"),
-        pytest.param("Arvados", "host", "https://a/?b", id="query"),
-        pytest.param("Records", "provider", "mysql", id="store"),
-        pytest.param("Records", "slots", "0", id="no-slot-arvados"),
-        pytest.param("Registry", "slots", "0", id="no-slot-registry"),
-        pytest.param("Registry", "listen", "8990", id="listen-without-address"),
-        pytest.param("Registry", "listen", "::1:8990", id="listen-bare-ipv6"),
-        pytest.param("Registry", "domain", "a b/c", id="no-domain"),
-        pytest.param("Registry", "domain", "lab..net", id="a-domain-with-a-hole"),
-        pytest.param("Registry", "hostname", "compute", id="one-name-for-all"),
-        pytest.param("Registry", "hostname", "compute%(slot)d", id="unknown-field"),
-        pytest.param("Registry", "hostname", "a_%(slot_number)d", id="no-host-name"),
-        pytest.param("Registry", "database", "registry.db", id="no-url"),
-        pytest.param("Registry", "database", "sqlite:///registry.db", id="relative-database"),
-        pytest.param("Cleaning", "collapse_fraction", "1", id="all-may-collapse"),
-        pytest.param("Cleaning", "collapse_fraction", "0", id="none-may"),
-        pytest.param("Cleaning", "max_cleans_per_cycle", "0", id="no-cleans"),
-        pytest.param("Cleaning", "absent_listings", "0", id="no-listing"),
-        pytest.param("Cleaning", "backlog", "purge", id="backlog"),
-    ],
+    {
+        "negative-nodes": ("Daemon", "min_nodes", "-1"),
+        "half-a-node": ("Daemon", "max_nodes", "2.5"),
+        "not-ascii-digit": ("Daemon", "max_nodes", "\u0663"),
+        "negative-price": ("Daemon", "max_total_price", "-1"),
+        "infinite-price": ("Daemon", "max_total_price", "inf"),
+        "no-memory": ("Daemon", "node_mem_scaling", "0"),
+        "more-than-all-memory": ("Daemon", "node_mem_scaling", "1.1"),
+        "never-seen-idle": ("Daemon", "consecutive_idle_count", "0"),
+        "space-in-pool": ("Daemon", "pool", "a b"),
+        "dash-first": ("Daemon", "pool", "-a"),
+        "relative-path": ("Daemon", "state_dir", "state"),
+        "open-quote": ("Daemon", "wishlist_command", "sh -c 'a"),
+        "unknown-dispatcher": ("Daemon", "dispatcher", "pbs"),
+        "port-too-high": ("Manage", "port", "65536"),
+        "level": ("Logging", "level", "LOUD"),
+        "format": ("Logging", "format", "xml"),
+        "neither-yes-nor-no": ("Arvados", "insecure", "maybe"),
+        "scheme": ("Arvados", "host", "ftp://a"),
+        "port-placeholder": ("Arvados", "host", "a:port"),
+        "query": ("Arvados", "host", "https://a/?b"),
+        "store": ("Records", "provider", "mysql"),
+        "no-slot-arvados": ("Records", "slots", "0"),
+        "no-slot-registry": ("Registry", "slots", "0"),
+        "listen-without-address": ("Registry", "listen", "8990"),
+        "listen-bare-ipv6": ("Registry", "listen", "::1:8990"),
+        "no-domain": ("Registry", "domain", "a b/c"),
+        "a-domain-with-a-hole": ("Registry", "domain", "lab..net"),
+        "one-name-for-all": ("Registry", "hostname", "compute"),
+        "unknown-field": ("Registry", "hostname", "compute%(slot)d"),
+        "no-host-name": ("Registry", "hostname", "a_%(slot_number)d"),
+        "no-url": ("Registry", "database", "registry.db"),
+        "relative-database": ("Registry", "database", "sqlite:///registry.db"),
+        "all-may-collapse": ("Cleaning", "collapse_fraction", "1"),
+        "none-may": ("Cleaning", "collapse_fraction", "0"),
+        "no-cleans": ("Cleaning", "max_cleans_per_cycle", "0"),
+        "no-listing": ("Cleaning", "absent_listings", "0"),
+        "backlog": ("Cleaning", "backlog", "purge"),
+    },
 )
 def test_a_value_out_of_bounds_is_refused(
     refused: Refused, section: str, option: str, value: str
@@ -159,15 +160,15 @@ def test_shutdown_windows_are_written_in_minutes_and_read_in_seconds(read: Read)
     assert config.cloud.shutdown_windows == (3240.0, 300.0, 60.0)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("written", "url"),
-    [
-        pytest.param("a.example", "https://a.example", id="host"),
-        pytest.param("a.example:8443", "https://a.example:8443", id="host-and-port"),
-        pytest.param("[2001:db8::1]:8443", "https://[2001:db8::1]:8443", id="ipv6"),
-        pytest.param("http://127.0.0.1:8000/", "http://127.0.0.1:8000", id="loopback-http"),
-        pytest.param("https://a.example/base/", "https://a.example/base", id="url"),
-    ],
+    {
+        "host": ("a.example", "https://a.example"),
+        "host-and-port": ("a.example:8443", "https://a.example:8443"),
+        "ipv6": ("[2001:db8::1]:8443", "https://[2001:db8::1]:8443"),
+        "loopback-http": ("http://127.0.0.1:8000/", "http://127.0.0.1:8000"),
+        "url": ("https://a.example/base/", "https://a.example/base"),
+    },
 )
 def test_a_host_is_https_unless_it_is_a_whole_url(read: Read, written: str, url: str) -> None:
     host = read(f"[Arvados]\ntoken = t\nhost = {written}\n").arvados.host
@@ -222,14 +223,14 @@ def test_a_longest_poll_above_five_minutes_raises_the_cap_by_default(read: Read)
     assert config.warnings == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("written", "said"),
-    [
-        pytest.param("pool.example", "write it whole", id="no-scheme"),
-        pytest.param("https://pool.example/nodes", "must have no path", id="a-path"),
-        pytest.param("ftp://pool.example", "must be http or https", id="another-scheme"),
-        pytest.param("https://", "write host", id="no-host"),
-    ],
+    {
+        "no-scheme": ("pool.example", "write it whole"),
+        "a-path": ("https://pool.example/nodes", "must have no path"),
+        "another-scheme": ("ftp://pool.example", "must be http or https"),
+        "no-host": ("https://", "write host"),
+    },
 )
 def test_a_public_url_is_a_whole_url_without_a_path(
     refused: Refused, written: str, said: str
@@ -311,14 +312,14 @@ def test_instance_types_that_contradict_another_option_are_told(
     assert refused(text) == [told]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "size"),
-    [
-        pytest.param("8388608", 8 << 20, id="bytes"),
-        pytest.param("9000k", 9000 << 10, id="k"),
-        pytest.param("64 M", 64 << 20, id="m"),
-        pytest.param("2G", 2 << 30, id="g"),
-    ],
+    {
+        "bytes": ("8388608", 8 << 20),
+        "k": ("9000k", 9000 << 10),
+        "m": ("64 M", 64 << 20),
+        "g": ("2G", 2 << 30),
+    },
 )
 def test_a_size_is_bytes_or_has_a_unit(read: Read, text: str, size: int) -> None:
     config = read(f"[Journal]\nmax_size = {text}\n")

@@ -31,6 +31,7 @@ from nodemanager.core.model.world import (
     Tags,
 )
 from nodemanager.errors import BadRequest, CloudError, IncompleteListing, Throttled, Unauthorized
+from tests.cases import cases
 from tests.cloud.orders import finished
 from tests.contract.cloud_fixture import CloudFixture
 from tests.contract.clouds import ADAPTERS, NEED, REAL
@@ -336,12 +337,9 @@ def test_another_pools_node_is_seen_by_record_and_by_id_and_is_not_ours(
     assert seen is None or not seen.managed
 
 
-@pytest.mark.parametrize(
+@cases(
     "tags",
-    [
-        pytest.param(Tags(POOL), id="pool"),
-        pytest.param(Tags(POOL, "zzzzz-7ekkf-000000000000077", "f" * 32), id="pool-and-record"),
-    ],
+    {"pool": Tags(POOL), "pool-and-record": Tags(POOL, "zzzzz-7ekkf-000000000000077", "f" * 32)},
 )
 def test_a_node_made_by_hand_is_ours_once_it_is_adopted_d11(
     cloud: CloudFixture, driver: CloudDriver, tags: Tags

@@ -18,6 +18,7 @@ from nodemanager.core.model.world import CloudNode, CloudState, Leftover, Leftov
 from nodemanager.core.plan import leftovers
 from nodemanager.core.plan.leftovers import Ledger
 from nodemanager.errors import CloudError, LeftAlone, Throttled, Unauthorized
+from tests.cases import cases
 from tests.cloud.orders import POOL
 from tests.cloud.site import CloudSite
 
@@ -65,13 +66,13 @@ def test_an_operator_s_own_things_are_never_pinned_found_or_released(site: Cloud
     assert site.sent() == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("tags", "why"),
-    [
-        pytest.param({}, "of pool blue any more", id="taken-off"),
-        pytest.param({POOL_TAG: "red", INCARNATION_TAG: "f" * 32}, "of pool blue", id="given-away"),
-        pytest.param(HELD, "held", id="on-hold"),
-    ],
+    {
+        "taken-off": ({}, "of pool blue any more"),
+        "given-away": ({POOL_TAG: "red", INCARNATION_TAG: "f" * 32}, "of pool blue"),
+        "on-hold": (HELD, "held"),
+    },
 )
 def test_an_operator_may_take_a_thing_out_of_our_hands(
     site: CloudSite, tags: dict[str, str], why: str

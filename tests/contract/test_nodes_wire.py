@@ -12,6 +12,7 @@ import re
 import pytest
 import requests
 
+from tests.cases import cases
 from tests.contract import test_nodes_list_wire
 from tests.contract.nodes_api import (
     CONTRACT,
@@ -107,14 +108,14 @@ def test_crunch_worker_state_is_derived_from_slot_and_slurm_state(api, said, sho
 
 
 @quotes("ping (POST, no token): no secret 422, wrong secret 401, unknown uuid 404")
-@pytest.mark.parametrize(
+@cases(
     ("secret", "status"),
-    [
-        pytest.param(None, 422, id="no-secret"),
-        pytest.param("", 422, id="empty-secret"),
-        pytest.param("wrong", 401, id="wrong-secret"),
-        pytest.param("wr\u00f6ng", 401, id="secret-not-ascii"),
-    ],
+    {
+        "no-secret": (None, 422),
+        "empty-secret": ("", 422),
+        "wrong-secret": ("wrong", 401),
+        "secret-not-ascii": ("wr\u00f6ng", 401),
+    },
 )
 def test_a_ping_without_the_secret_is_refused_and_changes_nothing(api, secret, status):
     node = api.create()

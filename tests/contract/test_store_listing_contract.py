@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nodemanager.errors import StoreRefused
+from tests.cases import cases
 from tests.contract.stores import claim, cleaned, pinged, read, real_stores
 
 
@@ -50,14 +51,14 @@ def _many(number: int) -> tuple[str]:
 
 
 @real_stores
-@pytest.mark.parametrize(
+@cases(
     ("column", "value"),
-    [
-        pytest.param("properties", "no json", id="properties-no-json"),
-        pytest.param("properties", '{"nodemanager_claim": 3}', id="bad-claim"),
-        pytest.param("info", "[1]", id="info-no-object"),
-        pytest.param("modified_at", 9 * 10**18, id="modified-in-the-year-2255"),
-    ],
+    {
+        "properties-no-json": ("properties", "no json"),
+        "bad-claim": ("properties", '{"nodemanager_claim": 3}'),
+        "info-no-object": ("info", "[1]"),
+        "modified-in-the-year-2255": ("modified_at", 9 * 10**18),
+    },
 )
 def test_a_row_nobody_can_read_is_kept_beside_the_others(backend, column, value):
     record = backend.store.create(claim())

@@ -26,6 +26,7 @@ from nodemanager.httpserver import server as httpserver
 from nodemanager.httpserver.connections import ServerLimits, peer_of
 from nodemanager.httpserver.server import STOP_S, HttpServer
 from nodemanager.lib.workers import Workers
+from tests.cases import cases
 from tests.waiting import until
 
 pytestmark = pytest.mark.socket
@@ -346,14 +347,14 @@ def test_there_are_never_more_connections_than_the_limit(few: HttpServer) -> Non
         client.close()
 
 
-@pytest.mark.parametrize(
+@cases(
     "begin",
-    [
-        pytest.param(b"", id="silent"),
-        pytest.param(b"GET / HTTP/1.1\r\nX: ", id="header"),
-        pytest.param(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n", id="body"),
-        pytest.param(CHUNKED + b"FFFFFFFFFF\r\na", id="chunk"),
-    ],
+    {
+        "silent": b"",
+        "header": b"GET / HTTP/1.1\r\nX: ",
+        "body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n",
+        "chunk": CHUNKED + b"FFFFFFFFFF\r\na",
+    },
 )
 def test_a_request_has_so_much_time_however_it_drips(few: HttpServer, begin: bytes) -> None:
     """X2."""
@@ -416,63 +417,40 @@ def test_half_a_request_never_reaches_the_application() -> None:
     assert heard == [b"whole"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("sent", "status", "reason"),
-    [
-        pytest.param(b"\x16\x03\x01\r\n\r\n", b"400", Reason.NOT_HTTP, id="no-http"),
-        pytest.param(
-            CHUNKED + b"ZZ\r\n\r\n",
-            b"400",
-            Reason.NOT_HTTP,
-            id="bad-chunk",
-        ),
-        pytest.param(
-            CHUNKED + b"-5\r\nabc\r\n",
-            b"400",
-            Reason.NOT_HTTP,
-            id="negative-chunk",
-        ),
-        pytest.param(
-            CHUNKED + b"" + b"F" * 20 + b"\r\n",
-            b"400",
-            Reason.NOT_HTTP,
-            id="chunk-beyond-numbers",
-        ),
-        pytest.param(
-            b"GET / HTTP/1.1\r\nX: " + b"y" * 400_000, b"431", Reason.TOO_LARGE, id="endless-header"
-        ),
-        pytest.param(
+    {
+        "no-http": (b"\x16\x03\x01\r\n\r\n", b"400", Reason.NOT_HTTP),
+        "bad-chunk": (CHUNKED + b"ZZ\r\n\r\n", b"400", Reason.NOT_HTTP),
+        "negative-chunk": (CHUNKED + b"-5\r\nabc\r\n", b"400", Reason.NOT_HTTP),
+        "chunk-beyond-numbers": (CHUNKED + b"" + b"F" * 20 + b"\r\n", b"400", Reason.NOT_HTTP),
+        "endless-header": (b"GET / HTTP/1.1\r\nX: " + b"y" * 400_000, b"431", Reason.TOO_LARGE),
+        "many-headers": (
             b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
             b"431",
             Reason.TOO_LARGE,
-            id="many-headers",
         ),
-        pytest.param(
+        "two-lengths": (
             CHUNKED.replace(b"Host: x", b"Host: x\r\nContent-Length: 6") + b"0\r\n\r\n",
             b"400",
             Reason.NOT_HTTP,
-            id="two-lengths",
         ),
-        pytest.param(b"GET /\r\nHost: x\r\n\r\n", b"505", Reason.NOT_HTTP, id="no-version"),
-        pytest.param(b"GET / HTTP/0.9\r\nHost: x\r\n\r\n", b"505", Reason.NOT_HTTP, id="0.9"),
-        pytest.param(b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", b"505", Reason.NOT_HTTP, id="2.0"),
-        pytest.param(b"GET / HTTP/1.1\r\n\r\n", b"400", Reason.NOT_HTTP, id="no-host"),
-        pytest.param(
-            b"GET / HTTP/1.1\r\nHost: x:abc\r\n\r\n", b"400", Reason.NOT_HTTP, id="no-port"
-        ),
-        pytest.param(
+        "no-version": (b"GET /\r\nHost: x\r\n\r\n", b"505", Reason.NOT_HTTP),
+        "0.9": (b"GET / HTTP/0.9\r\nHost: x\r\n\r\n", b"505", Reason.NOT_HTTP),
+        "2.0": (b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", b"505", Reason.NOT_HTTP),
+        "no-host": (b"GET / HTTP/1.1\r\n\r\n", b"400", Reason.NOT_HTTP),
+        "no-port": (b"GET / HTTP/1.1\r\nHost: x:abc\r\n\r\n", b"400", Reason.NOT_HTTP),
+        "long-url": (
             b"GET /?" + b"%41" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
             b"414",
             Reason.TOO_LARGE,
-            id="long-url",
         ),
-        pytest.param(
+        "a-body-that-was-only-declared": (
             b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n",
             b"413",
             Reason.TOO_LARGE,
-            id="a-body-that-was-only-declared",
         ),
-    ],
+    },
 )
 def test_what_is_no_request_is_refused_without_a_line_for_each(
     few: HttpServer, caplog: pytest.LogCaptureFixture, sent: bytes, status: bytes, reason: Reason

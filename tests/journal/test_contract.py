@@ -24,6 +24,7 @@ from nodemanager.journal.kept import (
     LATE_WRITES,
     PLACE_RESTS,
 )
+from tests.cases import cases
 from tests.core.build import record
 from tests.fakes.clock import ManualClock
 from tests.fakes.journal import MemoryJournal
@@ -253,12 +254,12 @@ def test_leftovers_are_told_in_order_of_release_until_they_are_released(
     assert states == {INTERFACE: LedgerState.RELEASED, VOLUME: LedgerState.WAITING}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("state", "attempts", "told"),
-    [
-        pytest.param(LedgerState.DUE, 0, LedgerState.WAITING, id="due"),
-        pytest.param(LedgerState.RELEASING, 1, LedgerState.RELEASING, id="releasing"),
-    ],
+    {
+        "due": (LedgerState.DUE, 0, LedgerState.WAITING),
+        "releasing": (LedgerState.RELEASING, 1, LedgerState.RELEASING),
+    },
 )
 def test_how_far_a_leftover_came_is_told_as_far_as_it_is_kept(
     again: Again, clock: ManualClock, state: LedgerState, attempts: int, told: LedgerState

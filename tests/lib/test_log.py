@@ -23,6 +23,7 @@ from nodemanager.errors import Throttled
 from nodemanager.lib import log, redact
 from nodemanager.lib.log import FileHandler, StdioHandler
 from nodemanager.lib.logline import as_json, logfmt, number, timestamp
+from tests.cases import cases
 
 pytestmark = pytest.mark.slow
 
@@ -106,13 +107,13 @@ def test_a_verdict_is_one_line_in_the_order_of_its_fields(lines: Callable[[], li
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("level", "shown"),
-    [
-        pytest.param(log.INFO, None, id="info-goes-without-saying"),
-        pytest.param(log.WARNING, "warning", id="warning"),
-        pytest.param(log.ERROR, "error", id="error"),
-    ],
+    {
+        "info-goes-without-saying": (log.INFO, None),
+        "warning": (log.WARNING, "warning"),
+        "error": (log.ERROR, "error"),
+    },
 )
 def test_a_level_is_shown_where_something_is_amiss(
     level: int, shown: str | None, lines: Callable[[], list[str]]
@@ -121,54 +122,54 @@ def test_a_level_is_shown_where_something_is_amiss(
     assert read_back(lines()[0]).get("level") == shown
 
 
-@pytest.mark.parametrize(
+@cases(
     ("at", "shown"),
-    [
-        pytest.param(0.0, "1970-01-01T00:00:00.000Z", id="epoch"),
-        pytest.param(1_700_000_000.9999, "2023-11-14T22:13:20.999Z", id="never-rounded-up"),
-        pytest.param(951_782_400.5, "2000-02-29T00:00:00.500Z", id="leap-day"),
-    ],
+    {
+        "epoch": (0.0, "1970-01-01T00:00:00.000Z"),
+        "never-rounded-up": (1_700_000_000.9999, "2023-11-14T22:13:20.999Z"),
+        "leap-day": (951_782_400.5, "2000-02-29T00:00:00.500Z"),
+    },
 )
 def test_a_stamp_is_utc_with_milliseconds(at: float, shown: str) -> None:
     assert timestamp(at) == shown
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "shown"),
-    [
-        pytest.param(7200.0, "7200", id="whole"),
-        pytest.param(0.1 + 0.2, "0.3", id="binary-dust"),
-        pytest.param(-0.0001, "0", id="no-negative-zero"),
-        pytest.param(123456789.98765, "123456789.988", id="three-decimals"),
-        pytest.param(float("inf"), "inf", id="infinite"),
-    ],
+    {
+        "whole": (7200.0, "7200"),
+        "binary-dust": (0.1 + 0.2, "0.3"),
+        "no-negative-zero": (-0.0001, "0"),
+        "three-decimals": (123456789.98765, "123456789.988"),
+        "infinite": (float("inf"), "inf"),
+    },
 )
 def test_a_float_shows_what_it_says_and_no_more(value: float, shown: str) -> None:
     assert number(value) == shown
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "written"),
-    [
-        pytest.param("plain-word.1:/x", "k=plain-word.1:/x", id="plain"),
-        pytest.param("", 'k=""', id="empty"),
-        pytest.param("two words", 'k="two words"', id="space"),
-        pytest.param("a=b", 'k="a=b"', id="equals"),
-        pytest.param('say "hi"', 'k="say \\"hi\\""', id="quotes"),
-        pytest.param("back\\slash", 'k="back\\\\slash"', id="backslash"),
-        pytest.param("x\nts=1 event=forged", 'k="x\\nts=1 event=forged"', id="newline"),
-        pytest.param("\x1b[31m\x00", 'k="\\x1b[31m\\x00"', id="terminal-escape"),
-        pytest.param("a\u2028b\u0085", 'k="a\\u2028b\\x85"', id="unicode-newlines"),
-        pytest.param("\u202egnp", 'k="\\u202egnp"', id="direction-mark"),
-        pytest.param("\ud800", 'k="\\ud800"', id="lone-surrogate"),
-        pytest.param("knoten-ä", "k=knoten-ä", id="letters-stay"),
-        pytest.param(True, "k=true", id="true"),
-        pytest.param(("i-1", "i-2"), "k=i-1,i-2", id="several"),
-        pytest.param({"a": 1.5}, 'k="{\\"a\\": 1.5}"', id="mapping"),
-        pytest.param(b"\xffx", 'k="\\\\xffx"', id="bytes"),
-        pytest.param(Throttled("slow down"), 'k="Throttled: slow down"', id="error"),
-        pytest.param(Reason.BUSY, "k=busy", id="enum"),
-    ],
+    {
+        "plain": ("plain-word.1:/x", "k=plain-word.1:/x"),
+        "empty": ("", 'k=""'),
+        "space": ("two words", 'k="two words"'),
+        "equals": ("a=b", 'k="a=b"'),
+        "quotes": ('say "hi"', 'k="say \\"hi\\""'),
+        "backslash": ("back\\slash", 'k="back\\\\slash"'),
+        "newline": ("x\nts=1 event=forged", 'k="x\\nts=1 event=forged"'),
+        "terminal-escape": ("\x1b[31m\x00", 'k="\\x1b[31m\\x00"'),
+        "unicode-newlines": ("a\u2028b\u0085", 'k="a\\u2028b\\x85"'),
+        "direction-mark": ("\u202egnp", 'k="\\u202egnp"'),
+        "lone-surrogate": ("\ud800", 'k="\\ud800"'),
+        "letters-stay": ("knoten-ä", "k=knoten-ä"),
+        "true": (True, "k=true"),
+        "several": (("i-1", "i-2"), "k=i-1,i-2"),
+        "mapping": ({"a": 1.5}, 'k="{\\"a\\": 1.5}"'),
+        "bytes": (b"\xffx", 'k="\\\\xffx"'),
+        "error": (Throttled("slow down"), 'k="Throttled: slow down"'),
+        "enum": (Reason.BUSY, "k=busy"),
+    },
 )
 def test_a_value_is_quoted_when_it_must_be(value: object, written: str) -> None:
     assert logfmt({"k": value}) == written
@@ -209,13 +210,13 @@ def test_what_can_not_be_shown_does_not_lose_the_line() -> None:
     assert logfmt({"item": Sulky(), "count": 1}) == 'item="<unprintable Sulky>" count=1'
 
 
-@pytest.mark.parametrize(
+@cases(
     ("key", "longest", "kept"),
-    [
-        pytest.param("problem", 2_000, "first", id="a-value"),
-        pytest.param("message", 20_000, "first", id="a-librarys-message"),
-        pytest.param("traceback", 20_000, "last", id="a-traceback-keeps-its-end"),
-    ],
+    {
+        "a-value": ("problem", 2_000, "first"),
+        "a-librarys-message": ("message", 20_000, "first"),
+        "a-traceback-keeps-its-end": ("traceback", 20_000, "last"),
+    },
 )
 def test_a_huge_value_is_cut_and_says_so(key: str, longest: int, kept: str) -> None:
     shown = read_back(logfmt({key: "first" + "x" * 100_000 + "last"}))[key]
@@ -271,12 +272,12 @@ def test_a_librarys_ill_formed_call_is_still_a_line() -> None:
     assert found["error"].startswith("TypeError")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("levels", "heard"),
-    [
-        pytest.param({}, ["warning"], id="from-warning-up"),
-        pytest.param({"urllib3": "DEBUG"}, ["debug", "info", "warning"], id="as-its-own-level"),
-    ],
+    {
+        "from-warning-up": ({}, ["warning"]),
+        "as-its-own-level": ({"urllib3": "DEBUG"}, ["debug", "info", "warning"]),
+    },
 )
 def test_libraries_are_heard_only_when_something_is_amiss_or_when_named(
     levels: dict[str, str], heard: list[str], tmp_path: Path
@@ -308,23 +309,23 @@ def test_a_file_that_can_not_be_written_is_named_and_changes_nothing(
     assert len(lines()) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("POST /nodes/x/ping?ping_secret=hunter22&instance_id=i-1", id="ping-url"),
-        pytest.param("Authorization: OAuth2 hunter22", id="oauth2-header"),
-        pytest.param("{'authorization': 'Bearer hunter22'}", id="bearer-in-a-dict"),
-        pytest.param("sent OAuth2 hunter22", id="scheme-alone"),
-        pytest.param('{"ping_secret": "hunter22", "a": 1}', id="json"),
-        pytest.param('{\\"token\\": \\"hunter22\\"}', id="json-in-json"),
-        pytest.param("api_token=hunter22 rest", id="form"),
-        pytest.param("aws_secret_access_key = hunter22", id="credentials-file"),
-        pytest.param("postgresql://nm:hunter22@db/registry", id="database-url"),
-        pytest.param("v2/zzzzz-gj3su-000000000000001/hunter22", id="arvados-token"),
-        pytest.param("X-Amz-Signature=hunter22&x=1", id="signature"),
-        pytest.param("-----BEGIN RSA PRIVATE KEY-----\nhunter22\n-----END", id="private-key"),
-        pytest.param("password='hunter22 with spaces'", id="quoted-password"),
-    ],
+    {
+        "ping-url": "POST /nodes/x/ping?ping_secret=hunter22&instance_id=i-1",
+        "oauth2-header": "Authorization: OAuth2 hunter22",
+        "bearer-in-a-dict": "{'authorization': 'Bearer hunter22'}",
+        "scheme-alone": "sent OAuth2 hunter22",
+        "json": '{"ping_secret": "hunter22", "a": 1}',
+        "json-in-json": '{\\"token\\": \\"hunter22\\"}',
+        "form": "api_token=hunter22 rest",
+        "credentials-file": "aws_secret_access_key = hunter22",
+        "database-url": "postgresql://nm:hunter22@db/registry",
+        "arvados-token": "v2/zzzzz-gj3su-000000000000001/hunter22",
+        "signature": "X-Amz-Signature=hunter22&x=1",
+        "private-key": "-----BEGIN RSA PRIVATE KEY-----\nhunter22\n-----END",
+        "quoted-password": "password='hunter22 with spaces'",
+    },
 )
 def test_a_secret_in_a_text_is_masked(text: str, lines: Callable[[], list[str]]) -> None:
     logging.getLogger("urllib3").warning("%s", text)
@@ -356,14 +357,14 @@ def test_the_token_of_a_lease_is_a_number_and_shows(lines: Callable[[], list[str
     assert not [line for line in lines() if "hunter" in line]
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("node i-0abc is idle since 12:00", id="time"),
-        pytest.param("https://api.example.com:8989/arvados/v1", id="url"),
-        pytest.param("a basic question", id="basic"),
-        pytest.param("no token was given", id="token-in-prose"),
-    ],
+    {
+        "time": "node i-0abc is idle since 12:00",
+        "url": "https://api.example.com:8989/arvados/v1",
+        "basic": "a basic question",
+        "token-in-prose": "no token was given",
+    },
 )
 def test_innocent_text_is_left_alone(text: str) -> None:
     assert redact.text(text) == text
@@ -380,12 +381,9 @@ def test_an_unknown_key_is_still_logged_in_production(lines: Callable[[], list[s
     assert read_back(lines()[0])["surprise_ts"] == "1"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("event", "fields", "error"),
-    [
-        pytest.param(Event.CYCLE_DONE, {"surprise": 1}, ValueError, id="key"),
-        pytest.param("made.up", {}, TypeError, id="event"),
-    ],
+    {"key": (Event.CYCLE_DONE, {"surprise": 1}, ValueError), "event": ("made.up", {}, TypeError)},
 )
 def test_strict_refuses_what_is_in_no_list_even_below_the_level(
     event: Any, fields: dict[str, Any], error: type[Exception], monkeypatch: pytest.MonkeyPatch

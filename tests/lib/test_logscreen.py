@@ -11,6 +11,7 @@ import pytest
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.lib import log, logscreen
 from nodemanager.lib.logscreen import Screen, Shortened, is_terminal, style_of, wants_colours
+from tests.cases import cases
 
 AT = time.mktime((2026, 3, 1, 14, 5, 7, 0, 0, -1))
 UUID = "zzzzz-7ekkf-000000000000007"
@@ -124,15 +125,15 @@ def test_a_summary_shows_no_zero_and_a_line_no_name_twice() -> None:
     assert paired.split()[1:] == ["node.paired", "compute1", "i-1", "slot", "1"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "shown"),
-    [
-        pytest.param({"event": Event.NODE_KEEP, "reason": Reason.BUSY}, False, id="busy"),
-        pytest.param({"event": Event.NODE_KEEP, "reason": Reason.NEEDED}, False, id="idle"),
-        pytest.param({"event": Event.NODE_KEEP, "reason": Reason.HELD}, True, id="held"),
-        pytest.param({"event": Event.RECORD_KEEP, "reason": Reason.BUSY}, True, id="record"),
-        pytest.param({}, True, id="a-library-s"),
-    ],
+    {
+        "busy": ({"event": Event.NODE_KEEP, "reason": Reason.BUSY}, False),
+        "idle": ({"event": Event.NODE_KEEP, "reason": Reason.NEEDED}, False),
+        "held": ({"event": Event.NODE_KEEP, "reason": Reason.HELD}, True),
+        "record": ({"event": Event.RECORD_KEEP, "reason": Reason.BUSY}, True),
+        "a-library-s": ({}, True),
+    },
 )
 def test_a_node_that_turns_busy_or_idle_is_left_to_the_summary(
     fields: dict[str, object], shown: bool

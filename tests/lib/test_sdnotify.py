@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager.lib import sdnotify
+from tests.cases import cases
 
 
 @pytest.fixture(params=["a-path", "an-abstract-name"])
@@ -46,15 +47,15 @@ def test_a_reload_carries_the_monotonic_time(systemd: socket.socket) -> None:
     assert before - 1 <= int(second.removeprefix("MONOTONIC_USEC=")) <= after
 
 
-@pytest.mark.parametrize(
+@cases(
     "address",
-    [
-        pytest.param(None, id="no-systemd"),
-        pytest.param("", id="empty"),
-        pytest.param("vsock:2:1234", id="of-another-family"),
-        pytest.param("/nowhere/at/all", id="nobody-listens"),
-        pytest.param("/" + "x" * 200, id="too-long"),
-    ],
+    {
+        "no-systemd": None,
+        "empty": "",
+        "of-another-family": "vsock:2:1234",
+        "nobody-listens": "/nowhere/at/all",
+        "too-long": "/" + "x" * 200,
+    },
 )
 def test_without_a_listener_nothing_happens(
     address: str | None, monkeypatch: pytest.MonkeyPatch
@@ -66,16 +67,16 @@ def test_without_a_listener_nothing_happens(
     assert sdnotify.notify("READY=1") is False
 
 
-@pytest.mark.parametrize(
+@cases(
     ("usec", "pid", "interval"),
-    [
-        pytest.param("30000000", None, 30.0, id="no-pid-means-us"),
-        pytest.param("500000", "us", 0.5, id="our-pid"),
-        pytest.param("30000000", "1", None, id="another-pid"),
-        pytest.param(None, None, None, id="none"),
-        pytest.param("0", None, None, id="zero"),
-        pytest.param("soon", None, None, id="no-number"),
-    ],
+    {
+        "no-pid-means-us": ("30000000", None, 30.0),
+        "our-pid": ("500000", "us", 0.5),
+        "another-pid": ("30000000", "1", None),
+        "none": (None, None, None),
+        "zero": ("0", None, None),
+        "no-number": ("soon", None, None),
+    },
 )
 def test_the_watchdog_is_ours_only_when_it_names_us(
     usec: str | None, pid: str | None, interval: float | None, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import cases
 from tests.live import ledger
 from tests.live.chaos import Run
 from tests.live.chaos_two import TwoManagers
@@ -116,18 +117,16 @@ def test_the_ledger_finds_nothing_wrong_with_two_nodes_of_two_records():
     assert ledger.broken({"n1": ONE, "n2": TWO}, HEALTHY, most=2) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("nodes", "rows", "told"),
-    [
-        pytest.param({"n1": ONE, "n2": ONE}, HEALTHY, "2 live nodes for record r1", id="shared"),
-        pytest.param({"n1": ONE, "n2": TWO, "n3": TWO}, HEALTHY, "3 live nodes", id="too-many"),
-        pytest.param({"n1": ONE}, {"r1": row(None, None)}, "it was freed", id="freed"),
-        pytest.param({"n1": ONE}, {"r1": row(1, "c" * 32)}, "lost its claim", id="reused"),
-        pytest.param({"n1": ONE}, {}, "is no more", id="deleted"),
-        pytest.param(
-            {}, {**HEALTHY, "r2": row(1, TWO.incarnation)}, "held by 2 records", id="slot-twice"
-        ),
-    ],
+    {
+        "shared": ({"n1": ONE, "n2": ONE}, HEALTHY, "2 live nodes for record r1"),
+        "too-many": ({"n1": ONE, "n2": TWO, "n3": TWO}, HEALTHY, "3 live nodes"),
+        "freed": ({"n1": ONE}, {"r1": row(None, None)}, "it was freed"),
+        "reused": ({"n1": ONE}, {"r1": row(1, "c" * 32)}, "lost its claim"),
+        "deleted": ({"n1": ONE}, {}, "is no more"),
+        "slot-twice": ({}, {**HEALTHY, "r2": row(1, TWO.incarnation)}, "held by 2 records"),
+    },
 )
 def test_the_ledger_tells_what_breaks_the_promise(
     nodes: dict[str, Live], rows: dict[str, dict[str, Any]], told: str
@@ -135,13 +134,13 @@ def test_the_ledger_tells_what_breaks_the_promise(
     assert any(told in one for one in ledger.broken(nodes, rows, most=2))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pinged_s_ago", "claimed_s_ago", "left_s"),
-    [
-        pytest.param(2, 60, 4, id="window-from-the-last-ping"),
-        pytest.param(None, 2, 9, id="claim-that-never-pinged"),
-        pytest.param(20, 60, -14, id="overdue"),
-    ],
+    {
+        "window-from-the-last-ping": (2, 60, 4),
+        "claim-that-never-pinged": (None, 2, 9),
+        "overdue": (20, 60, -14),
+    },
 )
 def test_a_record_nobody_uses_holds_its_slot_until_its_window_ends(
     pinged_s_ago: float | None, claimed_s_ago: float, left_s: float

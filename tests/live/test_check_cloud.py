@@ -11,6 +11,7 @@ from typing import IO
 
 import pytest
 
+from tests.cases import cases
 from tests.cloud.ec2.moto_server import MotoServer, refusal, shared
 from tests.cloud.files import write
 from tests.cloud.gce.server import shared as shared_gce
@@ -151,28 +152,21 @@ def test_a_node_that_never_pings_is_told_and_ended(cluster: LocalCluster, daemon
     nothing_is_left(cluster, daemon)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "name", "text"),
-    [
-        pytest.param(
+    {
+        "a-closed-port": (
             {"Registry": {"listen": ""}, "Cloud Create": {"ping_host": "http://127.0.0.1:9"}},
             "ping answer",
             "Connection refused",
-            id="a-closed-port",
         ),
-        pytest.param(
+        "a-name-that-nobody-knows": (
             {"Cloud Create": {"ping_host": "nowhere.invalid"}},
             "ping address",
             "does not resolve",
-            id="a-name-that-nobody-knows",
         ),
-        pytest.param(
-            {"Size smal": {"cores": 1}},
-            "size smal",
-            "did you mean 'small'",
-            id="a-size-with-a-typo",
-        ),
-    ],
+        "a-size-with-a-typo": ({"Size smal": {"cores": 1}}, "size smal", "did you mean 'small'"),
+    },
 )
 def test_what_is_wrong_is_one_failed_line_and_nothing_is_booted(
     cluster: LocalCluster,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import cases
 from tests.live.cluster import Cluster, LocalCluster
 from tests.live.harness import free_port
 
@@ -33,20 +34,17 @@ def test_once_applies_one_plan_awaits_its_outcomes_and_exits_0(tmp_path: Path):
         cluster.close()
 
 
-@pytest.mark.parametrize(
+@cases(
     "broken",
-    [
-        pytest.param({"Daemon": {"wishlist_command": "/bin/false"}}, id="demand"),
-        pytest.param(
-            {
-                "Cloud": {"provider": "ec2"},
-                "Cloud Create": {"image_id": "ami-12345678"},
-                "Cloud Credentials": {"key": "AKIDEXAMPLE", "secret": "nothing", "timeout": 3},
-                "Size m5.large": {"cores": 2, "ram": 8192, "price": 0.1},
-            },
-            id="cloud",
-        ),
-    ],
+    {
+        "demand": {"Daemon": {"wishlist_command": "/bin/false"}},
+        "cloud": {
+            "Cloud": {"provider": "ec2"},
+            "Cloud Create": {"image_id": "ami-12345678"},
+            "Cloud Credentials": {"key": "AKIDEXAMPLE", "secret": "nothing", "timeout": 3},
+            "Size m5.large": {"cores": 2, "ram": 8192, "price": 0.1},
+        },
+    },
 )
 def test_once_exits_1_when_a_listing_failed_and_boots_nothing(
     tmp_path: Path, broken: dict[str, dict[str, object]]

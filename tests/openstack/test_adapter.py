@@ -22,6 +22,7 @@ from nodemanager.errors import (
     QuotaExceeded,
     Unauthorized,
 )
+from tests.cases import cases
 from tests.cloud.openstack.helpers import order
 from tests.openstack.hand import SLOW_S, Hand
 from tests.openstack.settings import MOST_SERVERS
@@ -146,15 +147,15 @@ def test_a_flavor_without_a_disk_needs_a_volume(cloud: Hand, ours: CloudDriver) 
         cloud.admin.compute.delete_flavor(flavor.id)
 
 
-@pytest.mark.parametrize(
+@cases(
     "create",
-    [
-        pytest.param({"key_name": "nobody-s"}, id="key"),
-        pytest.param({"availability_zone": "nowhere"}, id="zone"),
-        pytest.param({"networks": "6695eb01-0000-4000-8000-97f2502e193f"}, id="network"),
-        pytest.param({"image": "6695eb01-0000-4000-8000-97f2502e193f"}, id="image-id"),
-        pytest.param({"image": "no-such-image"}, id="image-name"),
-    ],
+    {
+        "key": {"key_name": "nobody-s"},
+        "zone": {"availability_zone": "nowhere"},
+        "network": {"networks": "6695eb01-0000-4000-8000-97f2502e193f"},
+        "image-id": {"image": "6695eb01-0000-4000-8000-97f2502e193f"},
+        "image-name": {"image": "no-such-image"},
+    },
 )
 def test_an_order_that_nova_can_t_fill_is_refused_for_good(
     cloud: Hand, create: dict[str, str], ours: CloudDriver

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from tests.cases import cases
 from tests.packaging.conftest import TREE, environment, run
 from tests.waiting import runs, until
 
@@ -298,10 +299,7 @@ def ping_server() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     server.server_close()
 
 
-@pytest.mark.parametrize(
-    ("secret", "expected"),
-    [pytest.param("s3cret", 0, id="taken"), pytest.param("wrong", 4, id="refused")],
-)
+@cases(("secret", "expected"), {"taken": ("s3cret", 0), "refused": ("wrong", 4)})
 def test_on_a_machine_without_curl_the_ping_script_works_with_the_stand_in(
     ping_server, tmp_path: Path, secret: str, expected: int
 ):

@@ -21,6 +21,7 @@ from nodemanager.errors import (
 )
 from nodemanager.httpserver.server import HttpServer
 from nodemanager.registry.app import build_app, registry_server
+from tests.cases import cases
 from tests.contract.stores import claim, open_sql
 from tests.records.arvados_servers import (
     ERRORS,
@@ -134,24 +135,20 @@ def test_many_threads_use_one_store(straight):
 # Errors.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reply", "kind", "definite", "retry_after"),
-    [
-        pytest.param(Reply(ERRORS, 401), StoreRefused, True, None, id="401"),
-        pytest.param(Reply(b"", 403), StoreRefused, True, None, id="403-without-a-body"),
-        pytest.param(Reply(ERRORS, 422), StoreRefused, True, None, id="422"),
-        pytest.param(Reply(ERRORS, 404), StoreError, False, None, id="404-of-the-resource"),
-        pytest.param(Reply(b"<html>", 404), StoreError, False, None, id="404-of-another-server"),
-        pytest.param(Reply(ERRORS, 409), StoreError, False, None, id="409"),
-        pytest.param(
-            Reply(ERRORS, 429, {"Retry-After": "17"}), StoreError, False, 17.0, id="429-seconds"
-        ),
-        pytest.param(Reply(ERRORS, 500), StoreError, False, None, id="500"),
-        pytest.param(
-            Reply(b"sorry", 503, {"Retry-After": "5"}), StoreError, False, 5.0, id="503-no-json"
-        ),
-        pytest.param(Reply(b"", 204), StoreError, False, None, id="204"),
-    ],
+    {
+        "401": (Reply(ERRORS, 401), StoreRefused, True, None),
+        "403-without-a-body": (Reply(b"", 403), StoreRefused, True, None),
+        "422": (Reply(ERRORS, 422), StoreRefused, True, None),
+        "404-of-the-resource": (Reply(ERRORS, 404), StoreError, False, None),
+        "404-of-another-server": (Reply(b"<html>", 404), StoreError, False, None),
+        "409": (Reply(ERRORS, 409), StoreError, False, None),
+        "429-seconds": (Reply(ERRORS, 429, {"Retry-After": "17"}), StoreError, False, 17.0),
+        "500": (Reply(ERRORS, 500), StoreError, False, None),
+        "503-no-json": (Reply(b"sorry", 503, {"Retry-After": "5"}), StoreError, False, 5.0),
+        "204": (Reply(b"", 204), StoreError, False, None),
+    },
 )
 def test_each_refusal_is_told_by_its_own_kind(api, reply, kind, definite, retry_after):
     api.script = lambda _: reply

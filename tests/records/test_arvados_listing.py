@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nodemanager.errors import StoreError, StoreRefused
+from tests.cases import cases
 from tests.records.arvados_servers import (
     Asked,
     Reply,
@@ -26,14 +27,14 @@ def uuids(items: Any) -> list[str]:
     return [item["uuid"] if isinstance(item, dict) else item.uuid for item in items]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("items", "how"),
-    [
-        pytest.param(MANY, {}, id="one-page"),
-        pytest.param(MANY, {"cap": 3}, id="pages-shorter-than-asked-for"),
-        pytest.param(MANY, {"cap": 1, "count": False}, id="one-a-page-uncounted"),
-        pytest.param([], {}, id="no-records"),
-    ],
+    {
+        "one-page": (MANY, {}),
+        "pages-shorter-than-asked-for": (MANY, {"cap": 3}),
+        "one-a-page-uncounted": (MANY, {"cap": 1, "count": False}),
+        "no-records": ([], {}),
+    },
 )
 def test_every_page_is_followed_until_an_empty_one(api, items, how):
     api.script = listing(items, **how)
@@ -44,21 +45,19 @@ def test_every_page_is_followed_until_an_empty_one(api, items, how):
     assert not api.script(api.asked[-1]).body["items"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "script",
-    [
-        pytest.param(listing(MANY, filters=False), id="ignores-the-filter"),
-        pytest.param(listing(MANY, cap=3, filters=False), id="ignores-the-filter-short-pages"),
-        pytest.param(listing(MANY[::-1], order=False), id="ignores-the-order"),
-        pytest.param(listing([*MANY[3:], *MANY[:3]], cap=4, order=False), id="rises-by-chance"),
-        pytest.param(listing([*MANY, MANY[2]]), id="repeats-a-uuid"),
-        pytest.param(listing([*MANY, {**MANY[2], "uuid": "?"}]), id="item-with-an-odd-uuid"),
-        pytest.param(lambda _: Reply({"items": [{"info": {}}]}), id="item-without-uuid"),
-        pytest.param(lambda _: Reply({"items": ["what"]}), id="item-that-is-no-object"),
-        pytest.param(
-            lambda _: Reply({"items": [], "items_available": 3}), id="nothing-of-three-counted"
-        ),
-    ],
+    {
+        "ignores-the-filter": listing(MANY, filters=False),
+        "ignores-the-filter-short-pages": listing(MANY, cap=3, filters=False),
+        "ignores-the-order": listing(MANY[::-1], order=False),
+        "rises-by-chance": listing([*MANY[3:], *MANY[:3]], cap=4, order=False),
+        "repeats-a-uuid": listing([*MANY, MANY[2]]),
+        "item-with-an-odd-uuid": listing([*MANY, {**MANY[2], "uuid": "?"}]),
+        "item-without-uuid": lambda _: Reply({"items": [{"info": {}}]}),
+        "item-that-is-no-object": lambda _: Reply({"items": ["what"]}),
+        "nothing-of-three-counted": lambda _: Reply({"items": [], "items_available": 3}),
+    },
 )
 def test_what_a_server_leaves_out_or_repeats_makes_the_listing_incomplete(api, script):
     api.script = script
@@ -75,17 +74,17 @@ def test_what_an_incomplete_listing_did_show_is_in_it(api):
     assert set(uuids(listed.items)) == set(uuids(MANY))
 
 
-@pytest.mark.parametrize(
+@cases(
     "body",
-    [
-        pytest.param({"errors": []}, id="no-items"),
-        pytest.param({"items": None}, id="items-null"),
-        pytest.param([], id="a-list"),
-        pytest.param(b"<html>hello</html>", id="html"),
-        pytest.param(b'{"items": [', id="half-an-answer"),
-        pytest.param(b"\xff\xfe", id="no-text"),
-        pytest.param(b"[" * 100_000, id="too-deep"),
-    ],
+    {
+        "no-items": {"errors": []},
+        "items-null": {"items": None},
+        "a-list": [],
+        "html": b"<html>hello</html>",
+        "half-an-answer": b'{"items": [',
+        "no-text": b"\xff\xfe",
+        "too-deep": b"[" * 100_000,
+    },
 )
 def test_an_answer_that_is_not_arvados_is_a_failure_and_no_empty_list(api, body):
     api.script = lambda _: Reply(body)
@@ -145,7 +144,7 @@ USERS = {
 }
 
 
-@pytest.mark.parametrize("items", [pytest.param([], id="none"), pytest.param(MANY, id="seven")])
+@cases("items", {"none": [], "seven": MANY})
 def test_a_user_who_is_no_administrator_gets_no_listing_even_an_empty_one(api, items):
     api.script = with_users(items, {"is_admin": False}, [])
     api.document["resources"]["users"] = USERS

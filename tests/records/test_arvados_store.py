@@ -18,6 +18,7 @@ from nodemanager.errors import (
 )
 from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.records.wire import FENCED_SECRET, claim_json
+from tests.cases import cases
 from tests.contract.stores import claim
 from tests.records.arvados_servers import (
     ERRORS,
@@ -59,15 +60,15 @@ def test_a_registry_is_known_by_its_own_id_and_told_from_one_put_in_its_place(ap
     assert store.store_id() == "b" * 32
 
 
-@pytest.mark.parametrize(
+@cases(
     "document",
-    [
-        pytest.param(Reply(b"<html>"), id="html"),
-        pytest.param(Reply(ERRORS, 404), id="404"),
-        pytest.param(Reply(b"", 503), id="503"),
-        pytest.param({"resources": 3}, id="no-resources"),
-        pytest.param([1], id="a-list"),
-    ],
+    {
+        "html": Reply(b"<html>"),
+        "404": Reply(ERRORS, 404),
+        "503": Reply(b"", 503),
+        "no-resources": {"resources": 3},
+        "a-list": [1],
+    },
 )
 def test_a_server_without_a_discovery_document_is_a_failure(api, document):
     api.document = document
@@ -84,15 +85,15 @@ def test_without_a_date_there_is_no_store_time(store, wire):
         store.store_time()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reply", "answered"),
-    [
-        pytest.param(Reply(ERRORS, 404), True, id="no-such-record"),
-        pytest.param(Reply(b"not found", 404), False, id="a-proxys-404"),
-        pytest.param(Reply(ERRORS, 503), False, id="503"),
-        pytest.param(Reply(ERRORS, 429), False, id="429"),
-        pytest.param(Reply(b"{}", 200), False, id="a-captive-portal"),
-    ],
+    {
+        "no-such-record": (Reply(ERRORS, 404), True),
+        "a-proxys-404": (Reply(b"not found", 404), False),
+        "503": (Reply(ERRORS, 503), False),
+        "429": (Reply(ERRORS, 429), False),
+        "a-captive-portal": (Reply(b"{}", 200), False),
+    },
 )
 def test_only_the_apis_404_answers_the_probe_and_it_bears_no_token(api, reply, answered):
     api.script = lambda _: reply
@@ -123,18 +124,18 @@ def test_a_version_is_the_same_in_a_listing_and_read_alone_and_moves_with_a_ping
     assert len(seen) == 4
 
 
-@pytest.mark.parametrize(
+@cases(
     "changed",
-    [
-        pytest.param({"slot_number": 0}, id="slot_number"),
-        pytest.param({"hostname": "compute9"}, id="hostname"),
-        pytest.param({"ip_address": "10.0.0.1"}, id="ip_address"),
-        pytest.param({"first_ping_at": "2020-01-31T23:59:59.000000001Z"}, id="first_ping_at"),
-        pytest.param({"last_ping_at": "2020-01-31T23:59:59.000000001Z"}, id="last_ping_at"),
-        pytest.param({"modified_at": "2020-01-31T23:59:59.000000001Z"}, id="modified_at"),
-        pytest.param({"properties": {"a": 1}}, id="properties"),
-        pytest.param({"info": {"ping_secret": "x"}}, id="info"),
-    ],
+    {
+        "slot_number": {"slot_number": 0},
+        "hostname": {"hostname": "compute9"},
+        "ip_address": {"ip_address": "10.0.0.1"},
+        "first_ping_at": {"first_ping_at": "2020-01-31T23:59:59.000000001Z"},
+        "last_ping_at": {"last_ping_at": "2020-01-31T23:59:59.000000001Z"},
+        "modified_at": {"modified_at": "2020-01-31T23:59:59.000000001Z"},
+        "properties": {"properties": {"a": 1}},
+        "info": {"info": {"ping_secret": "x"}},
+    },
 )
 def test_a_version_moves_with_every_field_and_not_with_time(api, changed):
     store = open_store(api.url)

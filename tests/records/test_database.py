@@ -20,6 +20,7 @@ from nodemanager.lib import log
 from nodemanager.records import wire
 from nodemanager.records.pings import Ping
 from nodemanager.records.sql import SqlRecordStore
+from tests.cases import cases
 from tests.fakes.clock import ManualClock
 
 
@@ -96,16 +97,16 @@ def test_an_older_program_refuses_a_newer_file_and_leaves_it_alone(path):
         ]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("url", "named"),
-    [
-        pytest.param("nonsense", "[Registry] database", id="no-url"),
-        pytest.param("mysql://u:s3cret@h/d", "mysql", id="another-database"),
-        pytest.param("sqlite://", "no file", id="no-file"),
-        pytest.param("sqlite:///:memory:", "no file", id="in-memory"),
-        pytest.param("sqlite:////nowhere/at/all/r.db", "/nowhere/at/all/r.db", id="no-folder"),
-        pytest.param("postgresql://u:s3cret@127.0.0.1:1/d", "127.0.0.1:1", id="nobody-there"),
-    ],
+    {
+        "no-url": ("nonsense", "[Registry] database"),
+        "another-database": ("mysql://u:s3cret@h/d", "mysql"),
+        "no-file": ("sqlite://", "no file"),
+        "in-memory": ("sqlite:///:memory:", "no file"),
+        "no-folder": ("sqlite:////nowhere/at/all/r.db", "/nowhere/at/all/r.db"),
+        "nobody-there": ("postgresql://u:s3cret@127.0.0.1:1/d", "127.0.0.1:1"),
+    },
 )
 def test_a_database_that_cant_be_used_is_named_without_its_password(url, named):
     with pytest.raises(StartError) as refused:
@@ -120,15 +121,15 @@ def test_a_file_that_is_no_database_is_named(path):
         open_store(f"sqlite:///{path}")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "named"),
-    [
-        pytest.param({"slots": 0}, "slots", id="no-slots"),
-        pytest.param({"hostname": "compute"}, "hostname", id="one-name-for-all"),
-        pytest.param({"hostname": "compute%(slot)d"}, "hostname", id="unknown-name"),
-        pytest.param({"hostname": "compute%d%"}, "hostname", id="no-pattern"),
-        pytest.param({"uuid_prefix": "Z"}, "prefix", id="bad-prefix"),
-    ],
+    {
+        "no-slots": ({"slots": 0}, "slots"),
+        "one-name-for-all": ({"hostname": "compute"}, "hostname"),
+        "unknown-name": ({"hostname": "compute%(slot)d"}, "hostname"),
+        "no-pattern": ({"hostname": "compute%d%"}, "hostname"),
+        "bad-prefix": ({"uuid_prefix": "Z"}, "prefix"),
+    },
 )
 def test_settings_that_cant_work_are_refused(path, changes, named):
     with pytest.raises(StartError, match=named):

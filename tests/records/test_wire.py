@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nodemanager.core.model.world import Claim, WorkerState
 from nodemanager.records import wire
 from nodemanager.records.rows import new_secret
+from tests.cases import cases
 
 UUID = "zzzzz-7ekkf-0123456789abcde"
 CLAIM = Claim("main", "manager-1", 7, 1700000000.25, "node-1", "0123456789abcdef" * 2, 2220.0)
@@ -54,35 +55,34 @@ def test_a_whole_item_is_read_whole():
     assert record.problems == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "named"),
-    [
-        pytest.param({"modified_at": None}, "modified_at", id="no-modified-at"),
-        pytest.param({"modified_at": ...}, "modified_at", id="modified-at-left-out"),
-        pytest.param({"modified_at": "yesterday"}, "modified_at", id="modified-at-no-time"),
-        pytest.param({"last_ping_at": 1700000000}, "last_ping_at", id="time-as-number"),
-        pytest.param({"last_ping_at": "2023-13-01T00:00:00Z"}, "last_ping_at", id="month-13"),
-        pytest.param({"first_ping_at": ...}, "first_ping_at", id="not-an-administrators-view"),
-        pytest.param({"info": ...}, "info", id="info-left-out"),
-        pytest.param({"info": "text"}, "info", id="info-no-object"),
-        pytest.param({"info": {"ping_secret": 3}}, "info.ping_secret", id="secret-no-text"),
-        pytest.param({"info": {"ec2_instance_id": []}}, "info.ec2_instance_id", id="bad-instance"),
-        pytest.param({"info": {"worker_state": 3}}, "info.worker_state", id="bad-worker-state"),
-        pytest.param({"slot_number": "3"}, "slot_number", id="slot-as-text"),
-        pytest.param({"slot_number": True}, "slot_number", id="slot-as-flag"),
-        pytest.param({"slot_number": -1}, "slot_number", id="slot-below-0"),
-        pytest.param({"slot_number": 1.0}, "slot_number", id="slot-as-float"),
-        pytest.param({"hostname": 3}, "hostname", id="hostname-no-text"),
-        pytest.param({"properties": [1]}, "properties", id="properties-no-object"),
-        pytest.param({"properties": {wire.POOL: 3}}, wire.POOL, id="pool-no-text"),
-        pytest.param({"properties": {wire.CLAIM: "x"}}, wire.CLAIM, id="claim-no-object"),
-        pytest.param(
+    {
+        "no-modified-at": ({"modified_at": None}, "modified_at"),
+        "modified-at-left-out": ({"modified_at": ...}, "modified_at"),
+        "modified-at-no-time": ({"modified_at": "yesterday"}, "modified_at"),
+        "time-as-number": ({"last_ping_at": 1700000000}, "last_ping_at"),
+        "month-13": ({"last_ping_at": "2023-13-01T00:00:00Z"}, "last_ping_at"),
+        "not-an-administrators-view": ({"first_ping_at": ...}, "first_ping_at"),
+        "info-left-out": ({"info": ...}, "info"),
+        "info-no-object": ({"info": "text"}, "info"),
+        "secret-no-text": ({"info": {"ping_secret": 3}}, "info.ping_secret"),
+        "bad-instance": ({"info": {"ec2_instance_id": []}}, "info.ec2_instance_id"),
+        "bad-worker-state": ({"info": {"worker_state": 3}}, "info.worker_state"),
+        "slot-as-text": ({"slot_number": "3"}, "slot_number"),
+        "slot-as-flag": ({"slot_number": True}, "slot_number"),
+        "slot-below-0": ({"slot_number": -1}, "slot_number"),
+        "slot-as-float": ({"slot_number": 1.0}, "slot_number"),
+        "hostname-no-text": ({"hostname": 3}, "hostname"),
+        "properties-no-object": ({"properties": [1]}, "properties"),
+        "pool-no-text": ({"properties": {wire.POOL: 3}}, wire.POOL),
+        "claim-no-object": ({"properties": {wire.CLAIM: "x"}}, wire.CLAIM),
+        "two-pools": (
             {"properties": {wire.POOL: "other", wire.CLAIM: wire.claim_json(CLAIM)}},
             "different pools",
-            id="two-pools",
         ),
-        pytest.param({"etag": ..., "modified_at": ...}, "version", id="no-version"),
-    ],
+        "no-version": ({"etag": ..., "modified_at": ...}, "version"),
+    },
 )
 def test_a_malformed_part_is_named_and_the_rest_is_kept(changes, named):
     record = parse(item(**changes))

@@ -11,6 +11,7 @@ import requests
 
 from nodemanager.core.model.world import Claim, Record
 from nodemanager.lib import log
+from tests.cases import cases
 from tests.registry.conftest import Registry
 
 
@@ -83,16 +84,16 @@ def test_the_claims_word_stands_whatever_is_written_over_the_pings_p1a(registry:
     assert ping(registry, record, instance_id="i-other").status_code == 422
 
 
-@pytest.mark.parametrize(
+@cases(
     "named",
-    [
-        pytest.param("i-1 or true", id="spaces"),
-        pytest.param("i-1\u001b[2J", id="a-terminal-escape"),
-        pytest.param("<b>i-1</b>", id="markup"),
-        pytest.param("../../i-1", id="a-path"),
-        pytest.param("i-\u0391", id="not-ascii"),
-        pytest.param("i-" + "1" * 300, id="endless"),
-    ],
+    {
+        "spaces": "i-1 or true",
+        "a-terminal-escape": "i-1\u001b[2J",
+        "markup": "<b>i-1</b>",
+        "a-path": "../../i-1",
+        "not-ascii": "i-\u0391",
+        "endless": "i-" + "1" * 300,
+    },
 )
 def test_a_malformed_id_is_refused_and_nothing_is_kept_of_it_p1a(
     registry: Registry, named: str

@@ -20,6 +20,7 @@ from nodemanager.records import rows
 from nodemanager.records.resource import NodesResource
 from nodemanager.registry.app import build_app
 from nodemanager.registry.door import MAX_BODY
+from tests.cases import cases
 
 NODES = "/arvados/v1/nodes"
 NOBODY = f"{NODES}/zzzzz-7ekkf-000000000000000"
@@ -39,37 +40,37 @@ def assert_refused(answer: requests.Response, *statuses: int) -> None:
     assert "Traceback" not in answer.text
 
 
-@pytest.mark.parametrize(
+@cases(
     "body",
-    [
-        pytest.param(b"{", id="cut-off"),
-        pytest.param(b"[1]", id="a-list"),
-        pytest.param(b'"text"', id="a-text"),
-        pytest.param(b'{"node": [1]}', id="node-is-a-list"),
-        pytest.param(b'{"node": "{"}', id="node-is-cut-off"),
-        pytest.param(b'{"info": {"a": NaN}}', id="not-a-number"),
-        pytest.param(b'{"info": {"a": 1e999}}', id="infinite"),
-        pytest.param(b"\xff\xfe", id="not-utf-8"),
-        pytest.param(b'{"a":' * 50_000, id="bottomless"),
-        pytest.param(b'{"info": {"a": ' + b"9" * 5000 + b"}}", id="endless-number"),
-        pytest.param(b'{"colour": "red"}', id="unknown-attribute"),
-        pytest.param(b'{"slot_number": "1"}', id="slot-as-text"),
-        pytest.param(b'{"slot_number": true}', id="slot-as-flag"),
-        pytest.param(b'{"slot_number": -1}', id="slot-below-0"),
-        pytest.param(b'{"slot_number": 99999999999999999999}', id="slot-beyond-bounds"),
-        pytest.param(b'{"hostname": 3}', id="hostname-no-text"),
-        pytest.param(b'{"hostname": "a\\u0000b"}', id="hostname-with-nul"),
-        pytest.param(b'{"hostname": "\\ud800"}', id="hostname-half-a-letter"),
-        pytest.param(b'{"hostname": "' + b"a" * 300 + b'"}', id="hostname-too-long"),
-        pytest.param(b'{"ip_address": "here"}', id="no-address"),
-        pytest.param(b'{"last_ping_at": "now"}', id="no-time"),
-        pytest.param(b'{"last_ping_at": 1700000000}', id="time-as-number"),
-        pytest.param(b'{"properties": [1]}', id="properties-no-object"),
-        pytest.param(b'{"info": "text"}', id="info-no-object"),
-        pytest.param(b'{"info": {"ping_secret": 3}}', id="secret-no-text"),
-        pytest.param(b'{"uuid": "x"}', id="no-uuid"),
-        pytest.param(b'{"uuid": "other-7ekkf-000000000000001"}', id="anothers-uuid"),
-    ],
+    {
+        "cut-off": b"{",
+        "a-list": b"[1]",
+        "a-text": b'"text"',
+        "node-is-a-list": b'{"node": [1]}',
+        "node-is-cut-off": b'{"node": "{"}',
+        "not-a-number": b'{"info": {"a": NaN}}',
+        "infinite": b'{"info": {"a": 1e999}}',
+        "not-utf-8": b"\xff\xfe",
+        "bottomless": b'{"a":' * 50_000,
+        "endless-number": b'{"info": {"a": ' + b"9" * 5000 + b"}}",
+        "unknown-attribute": b'{"colour": "red"}',
+        "slot-as-text": b'{"slot_number": "1"}',
+        "slot-as-flag": b'{"slot_number": true}',
+        "slot-below-0": b'{"slot_number": -1}',
+        "slot-beyond-bounds": b'{"slot_number": 99999999999999999999}',
+        "hostname-no-text": b'{"hostname": 3}',
+        "hostname-with-nul": b'{"hostname": "a\\u0000b"}',
+        "hostname-half-a-letter": b'{"hostname": "\\ud800"}',
+        "hostname-too-long": b'{"hostname": "' + b"a" * 300 + b'"}',
+        "no-address": b'{"ip_address": "here"}',
+        "no-time": b'{"last_ping_at": "now"}',
+        "time-as-number": b'{"last_ping_at": 1700000000}',
+        "properties-no-object": b'{"properties": [1]}',
+        "info-no-object": b'{"info": "text"}',
+        "secret-no-text": b'{"info": {"ping_secret": 3}}',
+        "no-uuid": b'{"uuid": "x"}',
+        "anothers-uuid": b'{"uuid": "other-7ekkf-000000000000001"}',
+    },
 )
 def test_a_malformed_body_is_refused_and_changes_nothing(registry, body):
     record = claimed(registry)
@@ -363,18 +364,14 @@ def test_no_query_no_secret_and_no_token_is_ever_logged(registry, caplog, capfd)
         assert "tok3n" not in text
 
 
-@pytest.mark.parametrize(
+@cases(
     "sent",
-    [
-        pytest.param(b"nonsense\r\n\r\n", id="no-http"),
-        pytest.param(
-            b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", id="header"
-        ),
-        pytest.param(
-            b"POST /arvados/v1/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", id="length"
-        ),
-        pytest.param(b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", id="path"),
-    ],
+    {
+        "no-http": b"nonsense\r\n\r\n",
+        "header": b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 70_000 + b"\r\n\r\n",
+        "length": b"POST /arvados/v1/nodes HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        "path": b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+    },
 )
 def test_what_is_hardly_http_gets_a_4xx_and_the_server_lives_on(registry, sent):
     with socket.create_connection(

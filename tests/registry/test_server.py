@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from nodemanager.core.model.world import Claim
 from nodemanager.errors import StartError
 from nodemanager.registry.app import build_app, registry_server
+from tests.cases import cases
 from tests.registry.conftest import TOKEN, make_store
 
 
@@ -175,14 +176,14 @@ def assert_answers_beside_silent_clients(store, server):
     assert server.alive
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cert", "key", "named"),
-    [
-        pytest.param("cert.pem", None, "tls_key", id="no-key"),
-        pytest.param(None, "key.pem", "tls_cert", id="no-certificate"),
-        pytest.param("/nowhere/cert.pem", "/nowhere/key.pem", "/nowhere/cert.pem", id="no-files"),
-        pytest.param(__file__, __file__, "test_server.py", id="no-pem"),
-    ],
+    {
+        "no-key": ("cert.pem", None, "tls_key"),
+        "no-certificate": (None, "key.pem", "tls_cert"),
+        "no-files": ("/nowhere/cert.pem", "/nowhere/key.pem", "/nowhere/cert.pem"),
+        "no-pem": (__file__, __file__, "test_server.py"),
+    },
 )
 def test_a_certificate_that_cant_be_used_is_named(registry, cert, key, named):
     with pytest.raises(StartError, match=named):

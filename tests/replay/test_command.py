@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager.commands.replay_result import COLUMNS
+from tests.cases import cases
 from tests.replay.conftest import Incident, Run, window
 
 
@@ -170,16 +171,12 @@ def test_every_output_says_the_pool_the_recorded_settings_and_an_advice(
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@cases(
     ("window", "said"),
-    [
-        pytest.param(
-            "15m",
-            "keep 30m (recorded). Stay away from 15m: slots 4",
-            id="hits",
-        ),
-        pytest.param("1h", "keep 30m (recorded). Evidence: 1 silence", id="later"),
-    ],
+    {
+        "hits": ("15m", "keep 30m (recorded). Stay away from 15m: slots 4"),
+        "later": ("1h", "keep 30m (recorded). Evidence: 1 silence"),
+    },
 )
 def test_the_recorded_value_is_kept_where_no_other_is_better(
     incident: Incident, run: Run, window: str, said: str
@@ -217,13 +214,13 @@ def test_without_other_settings_the_advice_is_what_to_try(
 # The report.
 
 
-@pytest.mark.parametrize(
+@cases(
     "asked",
-    [
-        pytest.param(("--sweep", "node_stale_after=10m..2h", "--steps", "2"), id="a-sweep"),
-        pytest.param(("--node-stale-after", "15m"), id="a-window"),
-        pytest.param((), id="nothing-else"),
-    ],
+    {
+        "a-sweep": ("--sweep", "node_stale_after=10m..2h", "--steps", "2"),
+        "a-window": ("--node-stale-after", "15m"),
+        "nothing-else": (),
+    },
 )
 def test_the_report_is_one_page_that_fetches_and_runs_nothing(
     asked: tuple[str, ...], incident: Incident, run: Run, tmp_path: Path
@@ -307,51 +304,41 @@ def test_a_time_without_decisions_is_said_and_exits_1(incident: Incident, run: R
     assert "has no decision from that time" in err
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "said"),
-    [
-        pytest.param(
+    {
+        "unknown": (
             ("--set", "Daemon.node_stale_afer=5m"),
-            "--set:1: [Daemon] node_stale_afer = 5m: no such option; "
-            "did you mean 'node_stale_after'?",
-            id="unknown",
+            (
+                "--set:1: [Daemon] node_stale_afer = 5m: no such option; "
+                "did you mean 'node_stale_after'?"
+            ),
         ),
-        pytest.param(
+        "no-duration": (
             ("--node-stale-after", "soon"),
             "[Daemon] node_stale_after = soon: not a duration; write seconds, or 30m, 2h, 1d",
-            id="no-duration",
         ),
-        pytest.param(
+        "as-recorded": (
             ("--set", "Daemon.poll_time=5"),
             "[Daemon] poll_time = 5: a replay can't vary this: the recording has only the polls",
-            id="as-recorded",
         ),
-        pytest.param(
+        "a-secret": (
             ("--set", "Arvados.token=abc"),
             "[Arvados] token = ***: a replay can't vary this",
-            id="a-secret",
         ),
-        pytest.param(
-            ("--set", "Daemon.min_nodes=99"), "asks for more nodes than", id="contradiction"
-        ),
-        pytest.param(("--sweep", "node_stale_after=5m"), "write OPTION=A..B", id="no-range"),
-        pytest.param(
-            ("--sweep", "node_stale_after=4h..5m"), "begin with its lower end", id="backwards"
-        ),
-        pytest.param(
+        "contradiction": (("--set", "Daemon.min_nodes=99"), "asks for more nodes than"),
+        "no-range": (("--sweep", "node_stale_after=5m"), "write OPTION=A..B"),
+        "backwards": (("--sweep", "node_stale_after=4h..5m"), "begin with its lower end"),
+        "not-a-number": (
             ("--sweep", "claim_expiry=on..off"),
             "can't vary such an option over a range",
-            id="not-a-number",
         ),
-        pytest.param(
+        "both": (
             ("--sweep", "node_stale_after=5m..1h", "--node-stale-after", "5m"),
             "give one of them",
-            id="both",
         ),
-        pytest.param(
-            ("--sweep", "node_stale_after=30s..1h"), "below two polls", id="below-two-polls"
-        ),
-    ],
+        "below-two-polls": (("--sweep", "node_stale_after=30s..1h"), "below two polls"),
+    },
 )
 def test_a_bad_option_is_said_as_for_a_file_and_exits_2(
     words: tuple[str, ...], said: str, incident: Incident, run: Run

@@ -12,6 +12,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import Job
 from nodemanager.errors import SchedulerError
 from nodemanager.lib import log
+from tests.cases import cases
 from tests.records.arvados_servers import ERRORS, TOKEN, Reply, ScriptedApi, scripted
 from tests.schedulers.arvados_queues import GIB, QueueServer, container, old_job, uuid_of
 
@@ -145,13 +146,13 @@ def test_a_server_that_ignores_what_it_is_asked_fails_the_poll(
         server.jobs()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "problem"),
-    [
-        pytest.param({"state": "Complete"}, "state 'Complete' was not asked for", id="state"),
-        pytest.param({"priority": 0}, "its priority was not asked for", id="priority"),
-        pytest.param({"uuid": "zzzzz-7ekkf-000000000000001"}, "is no uuid of it", id="a-node"),
-    ],
+    {
+        "state": ({"state": "Complete"}, "state 'Complete' was not asked for"),
+        "priority": ({"priority": 0}, "its priority was not asked for"),
+        "a-node": ({"uuid": "zzzzz-7ekkf-000000000000001"}, "is no uuid of it"),
+    },
 )
 def test_an_item_that_was_not_asked_for_fails_the_poll(
     server: QueueServer, fields: dict[str, Any], problem: str
@@ -162,20 +163,18 @@ def test_an_item_that_was_not_asked_for_fails_the_poll(
         server.jobs()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "problem"),
-    [
-        pytest.param({"priority": "high"}, "is no whole number", id="no-number"),
-        pytest.param({"runtime_constraints": {"ram": 1}}, "vcpus = None", id="no-vcpus"),
-        pytest.param({"runtime_constraints": needs(ram=-1)}, "ram = -1", id="negative"),
-        pytest.param({"runtime_constraints": needs(vcpus=True)}, "vcpus = True", id="a-boolean"),
-        pytest.param({"runtime_constraints": [1]}, "is no object", id="a-list"),
-        pytest.param({"mounts": {"/tmp": 3}}, "mounts '/tmp' is no object", id="mount"),
-        pytest.param(
-            {"mounts": {"/t": {"kind": "tmp", "capacity": "big"}}}, "capacity = 'big'", id="size"
-        ),
-        pytest.param({"scheduling_parameters": {"preemptible": 1}}, "neither true", id="how"),
-    ],
+    {
+        "no-number": ({"priority": "high"}, "is no whole number"),
+        "no-vcpus": ({"runtime_constraints": {"ram": 1}}, "vcpus = None"),
+        "negative": ({"runtime_constraints": needs(ram=-1)}, "ram = -1"),
+        "a-boolean": ({"runtime_constraints": needs(vcpus=True)}, "vcpus = True"),
+        "a-list": ({"runtime_constraints": [1]}, "is no object"),
+        "mount": ({"mounts": {"/tmp": 3}}, "mounts '/tmp' is no object"),
+        "size": ({"mounts": {"/t": {"kind": "tmp", "capacity": "big"}}}, "capacity = 'big'"),
+        "how": ({"scheduling_parameters": {"preemptible": 1}}, "neither true"),
+    },
 )
 def test_a_container_that_can_not_be_read_is_told_and_concerns_no_other(
     server: QueueServer, fields: dict[str, Any], problem: str
@@ -190,15 +189,15 @@ def test_a_container_that_can_not_be_read_is_told_and_concerns_no_other(
     assert other.unserved is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reply", "problem"),
-    [
-        pytest.param(Reply(ERRORS, 500), "500", id="500"),
-        pytest.param(Reply(ERRORS, 404), "404", id="404"),
-        pytest.param(Reply({"items": None}), "no items", id="no-items"),
-        pytest.param(Reply(b"<html>"), "no JSON object", id="html"),
-        pytest.param(Reply([1]), "no JSON object", id="a-list"),
-    ],
+    {
+        "500": (Reply(ERRORS, 500), "500"),
+        "404": (Reply(ERRORS, 404), "404"),
+        "no-items": (Reply({"items": None}), "no items"),
+        "html": (Reply(b"<html>"), "no JSON object"),
+        "a-list": (Reply([1]), "no JSON object"),
+    },
 )
 def test_an_answer_that_is_no_list_fails_the_poll(
     server: QueueServer, reply: Reply, problem: str
@@ -277,15 +276,15 @@ def test_an_old_job_asks_for_its_nodes_whatever_the_kind_of_number(server: Queue
 # As demand.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "asked"),
-    [
-        pytest.param("containers_queue = yes\n[Records]\nprovider = registry\n", 1, id="registry"),
-        pytest.param("jobs_queue = yes\n", 2, id="old-server"),
-        pytest.param("containers_queue = yes\n", 3, id="both"),
-        pytest.param("jobs_queue = no\n", None, id="none"),
-        pytest.param("[Records]\nprovider = registry\n", None, id="no-records-there"),
-    ],
+    {
+        "registry": ("containers_queue = yes\n[Records]\nprovider = registry\n", 1),
+        "old-server": ("jobs_queue = yes\n", 2),
+        "both": ("containers_queue = yes\n", 3),
+        "none": ("jobs_queue = no\n", None),
+        "no-records-there": ("[Records]\nprovider = registry\n", None),
+    },
 )
 def test_the_options_say_which_queues_are_asked(
     server: QueueServer, configured: Any, options: str, asked: int | None

@@ -12,6 +12,7 @@ from nodemanager.core.model.world import WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.schedulers.api import SchedulerVerb
 from nodemanager.schedulers.command import CommandScheduler
+from tests.cases import cases
 
 
 def scheduler(timeout: float = 20.0, **scripts: str) -> CommandScheduler:
@@ -43,14 +44,14 @@ def test_no_nodes_is_an_answer() -> None:
     assert (listed.items, listed.complete) == ((), True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("item", "problem"),
-    [
-        pytest.param([], "not a JSON object", id="a-list"),
-        pytest.param({"state": "idle"}, "node = None", id="no-name"),
-        pytest.param({"node": "c[1-9]", "state": "idle"}, "not the name of one", id="pattern"),
-        pytest.param({"node": 5, "state": "idle"}, "node = 5", id="no-text"),
-    ],
+    {
+        "a-list": ([], "not a JSON object"),
+        "no-name": ({"state": "idle"}, "node = None"),
+        "pattern": ({"node": "c[1-9]", "state": "idle"}, "not the name of one"),
+        "no-text": ({"node": 5, "state": "idle"}, "node = 5"),
+    },
 )
 def test_a_node_without_a_name_makes_the_listing_incomplete(item: object, problem: str) -> None:
     listed = answering({"nodes": [{"node": "c2", "state": "busy"}, item]}).nodes()
@@ -61,17 +62,17 @@ def test_a_node_without_a_name_makes_the_listing_incomplete(item: object, proble
     assert len(told) < 300
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "problem"),
-    [
-        pytest.param({}, "no 'state'", id="no-state"),
-        pytest.param({"state": "sleepy"}, "sleepy", id="unknown-state"),
-        pytest.param({"state": []}, "state = []", id="a-list"),
-        pytest.param({"state": "idle", "jobs": 1}, "unknown key", id="unknown-key"),
-        pytest.param({"state": "idle", "draining": 1}, "draining = 1", id="number"),
-        pytest.param({"state": "idle", "weight": True}, "weight = True", id="truth"),
-        pytest.param({"state": "idle", "features": [1]}, "no text", id="feature"),
-    ],
+    {
+        "no-state": ({}, "no 'state'"),
+        "unknown-state": ({"state": "sleepy"}, "sleepy"),
+        "a-list": ({"state": []}, "state = []"),
+        "unknown-key": ({"state": "idle", "jobs": 1}, "unknown key"),
+        "number": ({"state": "idle", "draining": 1}, "draining = 1"),
+        "truth": ({"state": "idle", "weight": True}, "weight = True"),
+        "feature": ({"state": "idle", "features": [1]}, "no text"),
+    },
 )
 def test_of_a_node_that_cant_be_read_only_its_name_is_known_and_no_other_suffers(
     fields: dict[str, object], problem: str
@@ -96,18 +97,18 @@ def test_of_a_node_that_is_told_in_two_ways_only_its_name_is_known() -> None:
     assert listed.items == (SchedulerNode("c1", WorkerState.UNKNOWN),)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("script", "problem"),
-    [
-        pytest.param("", "no JSON", id="nothing"),
-        pytest.param('echo \'{"nodes": [{"node"\'', "no JSON", id="cut-off"),
-        pytest.param("echo '[]'", "no JSON object", id="a-list"),
-        pytest.param("echo '{}'", "no list 'nodes'", id="no-nodes"),
-        pytest.param("echo '{\"nodes\": {}}'", "no list 'nodes'", id="nodes-are-no-list"),
-        pytest.param("echo '{\"nodes\": []}'; exit 3", "exited 3", id="it-failed"),
-        pytest.param("yes '[' | head -n 200000 | tr -d '\\n'", "nested too deep", id="nested"),
-        pytest.param("sleep 60", "took over", id="it-hangs"),
-    ],
+    {
+        "nothing": ("", "no JSON"),
+        "cut-off": ('echo \'{"nodes": [{"node"\'', "no JSON"),
+        "a-list": ("echo '[]'", "no JSON object"),
+        "no-nodes": ("echo '{}'", "no list 'nodes'"),
+        "nodes-are-no-list": ("echo '{\"nodes\": {}}'", "no list 'nodes'"),
+        "it-failed": ("echo '{\"nodes\": []}'; exit 3", "exited 3"),
+        "nested": ("yes '[' | head -n 200000 | tr -d '\\n'", "nested too deep"),
+        "it-hangs": ("sleep 60", "took over"),
+    },
 )
 def test_whatever_else_is_a_failed_poll_and_no_empty_listing(script: str, problem: str) -> None:
     limit_s = 0.5 if "sleep" in script else 20.0

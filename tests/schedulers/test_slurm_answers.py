@@ -21,6 +21,7 @@ from nodemanager.errors import SchedulerError, SchedulerRefused
 from nodemanager.schedulers.slurm import cluster, jobs, json_output, rows, text
 from nodemanager.schedulers.slurm.adapter import AnswerFormat, SlurmScheduler
 from nodemanager.schedulers.slurm.cluster import Cluster, names_of
+from tests.cases import cases
 
 RECORDED = Path(__file__).with_name("recorded")
 ALL: frozenset[str] = frozenset()
@@ -210,14 +211,14 @@ def test_as_text_too_a_job_that_cant_be_read_spoils_no_other() -> None:
     assert found["3"].cores == 2
 
 
-@pytest.mark.parametrize(
+@cases(
     "spoil",
-    [
-        pytest.param(lambda whole: whole[:-20], id="cut-off"),
-        pytest.param(lambda whole: whole.replace("c3\x1f", "c3", 1), id="a-field-too-few"),
-        pytest.param(lambda whole: whole.replace("c3\x1f", "c 3\x1f", 1), id="no-name"),
-        pytest.param(lambda whole: "CLUSTER: elsewhere\n" + whole + "CLUSTER: other", id="title"),
-    ],
+    {
+        "cut-off": lambda whole: whole[:-20],
+        "a-field-too-few": lambda whole: whole.replace("c3\x1f", "c3", 1),
+        "no-name": lambda whole: whole.replace("c3\x1f", "c 3\x1f", 1),
+        "title": lambda whole: "CLUSTER: elsewhere\n" + whole + "CLUSTER: other",
+    },
 )
 def test_text_that_is_not_as_asked_for_is_never_read_in_part(spoil: Callable[[str], str]) -> None:
     with pytest.raises(ValueError):
@@ -450,15 +451,15 @@ def test_whether_jobs_share_nodes_is_read_from_slurms_own_configuration(
     assert not known.shares(("other",))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("partitions", "most", "names"),
-    [
-        pytest.param("Nodes=c[1-2]", "", {"c1", "c2", "shown"}, id="hidden-ones-too"),
-        pytest.param("Nodes=c[1-2]", "3", {"c1", "c2", "shown"}, id="as-many-as-there-can-be"),
-        pytest.param("Nodes=c1\nNodes=(null)", "", {"c1", "shown"}, id="none-in-one"),
-        pytest.param("Nodes=c[1-2]", "4", None, id="others-may-register"),
-        pytest.param("Nodes=c[1-", "", None, id="not-read"),
-    ],
+    {
+        "hidden-ones-too": ("Nodes=c[1-2]", "", {"c1", "c2", "shown"}),
+        "as-many-as-there-can-be": ("Nodes=c[1-2]", "3", {"c1", "c2", "shown"}),
+        "none-in-one": ("Nodes=c1\nNodes=(null)", "", {"c1", "shown"}),
+        "others-may-register": ("Nodes=c[1-2]", "4", None),
+        "not-read": ("Nodes=c[1-", "", None),
+    },
 )
 def test_the_names_that_slurms_nodes_can_have(
     partitions: str, most: str, names: set[str] | None
@@ -595,16 +596,14 @@ def test_what_scontrol_tells_of_a_node_otherwise_is_not_known() -> None:
         text.with_scontrol([], "slurm_load_node error")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("as_json", "as_text", "started_at"),
-    [
-        pytest.param(1795709449, "1795709449", 1795709449, id="told"),
-        pytest.param(
-            {"set": True, "infinite": False, "number": 1795709449}, "", 1795709449, id="a-number"
-        ),
-        pytest.param(0, "None", None, id="not-known"),
-        pytest.param(None, "2026-11-26T12:06:04", None, id="no-number"),
-    ],
+    {
+        "told": (1795709449, "1795709449", 1795709449),
+        "a-number": ({"set": True, "infinite": False, "number": 1795709449}, "", 1795709449),
+        "not-known": (0, "None", None),
+        "no-number": (None, "2026-11-26T12:06:04", None),
+    },
 )
 def test_when_a_nodes_slurmd_was_started(
     as_json: object, as_text: str, started_at: int | None

@@ -10,6 +10,7 @@ from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.schedulers.slurm import power
 from nodemanager.schedulers.slurm.rows import SinfoNode, listing
+from tests.cases import cases
 
 SERVED = frozenset({"elastic"})
 RESUME, OFF = "State=RESUME", "State=POWER_DOWN"
@@ -77,26 +78,23 @@ def test_only_a_node_that_is_off_and_that_nobody_sets_aside_is_powered_up(
         assert power.orders_to_switch_on(node("a", *words, aside)) == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "reason", "orders"),
-    [
-        pytest.param("idle+cloud", "", ("State=POWER_DOWN_FORCE",), id="not-noticed-yet"),
-        pytest.param("mixed+powering_up", "", ("State=POWER_DOWN_FORCE",), id="powers-up"),
-        pytest.param("down", "Not responding", ("State=POWER_DOWN_FORCE",), id="down"),
-        pytest.param("idle+powered_down", "", (), id="off"),
-        pytest.param("idle+powering_down", "", (), id="on-its-way"),
-        pytest.param(
+    {
+        "not-noticed-yet": ("idle+cloud", "", ("State=POWER_DOWN_FORCE",)),
+        "powers-up": ("mixed+powering_up", "", ("State=POWER_DOWN_FORCE",)),
+        "down": ("down", "Not responding", ("State=POWER_DOWN_FORCE",)),
+        "off": ("idle+powered_down", "", ()),
+        "on-its-way": ("idle+powering_down", "", ()),
+        "drained-by-us": (
             "idle+drain",
             "nodemanager: idle",
             ("State=POWER_DOWN_FORCE", "State=UNDRAIN"),
-            id="drained-by-us",
         ),
-        pytest.param(
-            "idle+drain+powered_down", "nodemanager: idle", ("State=UNDRAIN",), id="drained-and-off"
-        ),
-        pytest.param("idle+drain", "bad disk", (), id="drained-by-an-operator"),
-        pytest.param("down+drain", "bad disk", (), id="drained-and-down"),
-    ],
+        "drained-and-off": ("idle+drain+powered_down", "nodemanager: idle", ("State=UNDRAIN",)),
+        "drained-by-an-operator": ("idle+drain", "bad disk", ()),
+        "drained-and-down": ("down+drain", "bad disk", ()),
+    },
 )
 def test_what_a_node_without_its_machine_is_told_and_a_foreign_drain_stays_d16(
     words: str, reason: str, orders: tuple[str, ...]
@@ -140,13 +138,13 @@ def test_a_node_that_is_switched_off_gives_no_sign_of_life_and_does_no_work(word
     assert (found.state, found.responds, found.given_up) == (WorkerState.UNKNOWN, False, False)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "reason", "order"),
-    [
-        pytest.param("down+cloud+powered_down", "ResumeTimeout reached", RESUME, id="not-come"),
-        pytest.param("down+cloud+not_responding", "Not responding", OFF, id="no-answer"),
-        pytest.param("down+cloud", "nodemanager: its node is gone", OFF, id="called-gone"),
-    ],
+    {
+        "not-come": ("down+cloud+powered_down", "ResumeTimeout reached", RESUME),
+        "no-answer": ("down+cloud+not_responding", "Not responding", OFF),
+        "called-gone": ("down+cloud", "nodemanager: its node is gone", OFF),
+    },
 )
 def test_a_node_that_is_down_for_no_operators_reason_is_given_up(
     words: str, reason: str, order: str
@@ -156,15 +154,15 @@ def test_a_node_that_is_down_for_no_operators_reason_is_given_up(
     assert power.orders_to_resume(found) == (order,)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "reason"),
-    [
-        pytest.param("down+cloud", "disk", id="an-operator"),
-        pytest.param("down+cloud+maint", "ResumeTimeout reached", id="reserved"),
-        pytest.param("down+cloud+powering_down", "Not responding", id="on-its-way-down"),
-        pytest.param("down+cloud+power_up+powered_down", "nodemanager: x", id="on-its-way-up"),
-        pytest.param("idle+cloud", "nodemanager: x", id="up"),
-    ],
+    {
+        "an-operator": ("down+cloud", "disk"),
+        "reserved": ("down+cloud+maint", "ResumeTimeout reached"),
+        "on-its-way-down": ("down+cloud+powering_down", "Not responding"),
+        "on-its-way-up": ("down+cloud+power_up+powered_down", "nodemanager: x"),
+        "up": ("idle+cloud", "nodemanager: x"),
+    },
 )
 def test_any_other_node_is_not_given_up_and_is_resumed_as_it_is(words: str, reason: str):
     found = listed(*words.split("+"), reason=reason)

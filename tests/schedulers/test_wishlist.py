@@ -15,6 +15,7 @@ from nodemanager.errors import SchedulerError
 from nodemanager.lib import program
 from nodemanager.lib.program import ENVIRONMENT
 from nodemanager.schedulers.wishlist import WishlistCommand
+from tests.cases import cases
 from tests.waiting import runs, until
 
 
@@ -51,41 +52,41 @@ def test_more_than_a_pipe_holds_is_read_whole() -> None:
     assert len(command.queue()) == 4000
 
 
-@pytest.mark.parametrize(
+@cases(
     ("line", "problem"),
-    [
-        pytest.param("{", "line 1", id="not-json"),
-        pytest.param("[1]", "not a JSON object", id="a-list"),
-        pytest.param('{"cores": 1}', "no 'id'", id="no-id"),
-        pytest.param('{"error": "no answer"}', "no 'id'", id="an-error-of-the-program"),
-        pytest.param('{"id": null}', "id = None", id="no-text"),
-        pytest.param(f'{{"id": "{"x" * 300}"}}', "id = 'xxx", id="endless-id"),
-        pytest.param('{"id": "1", "count": 1' + "0" * 5000 + "}", "line 1", id="5000-digits"),
-    ],
+    {
+        "not-json": ("{", "line 1"),
+        "a-list": ("[1]", "not a JSON object"),
+        "no-id": ('{"cores": 1}', "no 'id'"),
+        "an-error-of-the-program": ('{"error": "no answer"}', "no 'id'"),
+        "no-text": ('{"id": null}', "id = None"),
+        "endless-id": (f'{{"id": "{"x" * 300}"}}', "id = 'xxx"),
+        "5000-digits": ('{"id": "1", "count": 1' + "0" * 5000 + "}", "line 1"),
+    },
 )
 def test_bad_output_is_a_failed_poll_and_no_empty_queue(line: str, problem: str) -> None:
     with pytest.raises(SchedulerError, match=problem):
         says(line).queue()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "problem"),
-    [
-        pytest.param('"core": 1', "unknown key 'core'", id="unknown-key"),
-        pytest.param('"features": "ssd"', "features = 'ssd'", id="no-list"),
-        pytest.param('"gres": "2"', "no resource", id="no-resource"),
-        pytest.param('"cores": -1', "cores = -1", id="negative"),
-        pytest.param('"cores": "4"', "cores = '4'", id="text"),
-        pytest.param('"cores": NaN', "cores = nan", id="not-a-number"),
-        pytest.param('"ram_mb": 1e999', "ram_mb = inf is over", id="infinite"),
-        pytest.param('"count": 1.5', "count = 1.5", id="part-of-a-node"),
-        pytest.param('"count": true', "count = True", id="truth"),
-        pytest.param('"preemptible": 1', "preemptible = 1", id="number"),
-        pytest.param('"instance_type": 5', "instance_type = 5", id="no-name"),
-        pytest.param('"ram_mb": 1' + "0" * 400, "ram_mb = 1000", id="400-digits"),
-        pytest.param('"count": 1' + "0" * 400, "is over 1000000", id="count"),
-        pytest.param('"count": 1000001', "count = 1000001 is over", id="too-many"),
-    ],
+    {
+        "unknown-key": ('"core": 1', "unknown key 'core'"),
+        "no-list": ('"features": "ssd"', "features = 'ssd'"),
+        "no-resource": ('"gres": "2"', "no resource"),
+        "negative": ('"cores": -1', "cores = -1"),
+        "text": ('"cores": "4"', "cores = '4'"),
+        "not-a-number": ('"cores": NaN', "cores = nan"),
+        "infinite": ('"ram_mb": 1e999', "ram_mb = inf is over"),
+        "part-of-a-node": ('"count": 1.5', "count = 1.5"),
+        "truth": ('"count": true', "count = True"),
+        "number": ('"preemptible": 1', "preemptible = 1"),
+        "no-name": ('"instance_type": 5', "instance_type = 5"),
+        "400-digits": ('"ram_mb": 1' + "0" * 400, "ram_mb = 1000"),
+        "count": ('"count": 1' + "0" * 400, "is over 1000000"),
+        "too-many": ('"count": 1000001', "count = 1000001 is over"),
+    },
 )
 def test_a_bad_field_concerns_its_job_alone_which_is_told_by_its_id(
     fields: str, problem: str

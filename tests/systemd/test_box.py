@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
+from tests.cases import cases
 from tests.systemd.box import OWN, out_of_sight
 
 
-@pytest.mark.parametrize(
+@cases(
     ("tree", "hides"),
-    [
-        pytest.param("/tmp/clone", "/tmp", id="below-tmp"),
-        pytest.param("/var/lib/ci/clone", "/var", id="below-var"),
-        pytest.param("/home/ann/clone", None, id="elsewhere"),
-        pytest.param("/tmpfiles/clone", None, id="a-name-that-begins-alike"),
-    ],
+    {
+        "below-tmp": ("/tmp/clone", "/tmp"),
+        "below-var": ("/var/lib/ci/clone", "/var"),
+        "elsewhere": ("/home/ann/clone", None),
+        "a-name-that-begins-alike": ("/tmpfiles/clone", None),
+    },
 )
 def test_a_clone_that_the_box_hides_is_told_of(tree: str, hides: str | None) -> None:
     told = out_of_sight(Path(tree))

@@ -24,6 +24,7 @@ from nodemanager.core.operate.backlog import (
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board
+from tests.cases import cases
 from tests.core.build import World, world
 from tests.fakes.clock import ManualClock
 
@@ -122,17 +123,17 @@ def test_an_order_reaches_the_daemon_and_its_marks_are_shown(url: str, daemon: D
     assert stopped.json() == {"stopped": 1}
 
 
-@pytest.mark.parametrize(
+@cases(
     "changes",
-    [
-        pytest.param({"items": []}, id="nothing"),
-        pytest.param({"items": ["r00"]}, id="not-an-item"),
-        pytest.param({"items": [{"deed": "destroy", "id": "x", "version": "1"}]}, id="a-deed"),
-        pytest.param({"items": [{"deed": "clean", "id": "x"}]}, id="no-version"),
-        pytest.param({"items": [{"deed": "clean", "id": "x", "version": 1}]}, id="a-number"),
-        pytest.param({"pool": 7}, id="pool-a-number"),
-        pytest.param({"force": True}, id="unknown-key"),
-    ],
+    {
+        "nothing": {"items": []},
+        "not-an-item": {"items": ["r00"]},
+        "a-deed": {"items": [{"deed": "destroy", "id": "x", "version": "1"}]},
+        "no-version": {"items": [{"deed": "clean", "id": "x"}]},
+        "a-number": {"items": [{"deed": "clean", "id": "x", "version": 1}]},
+        "pool-a-number": {"pool": 7},
+        "unknown-key": {"force": True},
+    },
 )
 def test_a_malformed_order_is_refused_and_reaches_nobody(
     url: str, daemon: Daemon, changes: dict[str, Any]

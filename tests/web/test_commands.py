@@ -16,6 +16,7 @@ from nodemanager.core.operate.verbs import Verb
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, Status
+from tests.cases import cases
 from tests.fakes.clock import ManualClock
 
 TOKEN = "correct-horse-battery"
@@ -105,25 +106,25 @@ def test_what_is_forced_and_unlisted_is_said_too(manager: Manager) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "body"),
-    [
-        pytest.param("/api/hold/i-1", ["by"], id="no-object"),
-        pytest.param("/api/hold/i-1", {"who": "ann"}, id="unknown-key"),
-        pytest.param("/api/hold/i-1", {"by": 7}, id="not-a-text"),
-        pytest.param("/api/hold/i-1", {"reason": "x" * 1001}, id="too-long"),
-        pytest.param("/api/hold/i-1", {"unlisted": "yes"}, id="unlisted-is-no-text"),
-        pytest.param("/api/drain/i-1", {"force": ["C3"]}, id="nothing-to-force"),
-        pytest.param("/api/drain/i-1", {"unlisted": True}, id="no-unlisted-drain"),
-        pytest.param(f"/api/drain/{'i' * 1001}", {}, id="a-long-id"),
-        pytest.param("/api/clean/r-1", {"force": "C3", "reason": "x"}, id="force-is-a-list"),
-        pytest.param("/api/clean/r-1", {"force": [3], "reason": "x"}, id="force-is-of-texts"),
-        pytest.param("/api/clean/r-1", {"force": ["C3"] * 21, "reason": "x"}, id="too-many"),
-        pytest.param("/api/clean/r-1", {"force": ["C3"]}, id="a-force-without-a-reason"),
-        pytest.param("/api/kill/i-1", {"by": "ann"}, id="a-kill-without-a-reason"),
-        pytest.param("/api/kill/i-1", {"reason": "  "}, id="a-kill-with-a-blank-one"),
-        pytest.param("/api/pause", {}, id="a-pause-without-a-reason"),
-    ],
+    {
+        "no-object": ("/api/hold/i-1", ["by"]),
+        "unknown-key": ("/api/hold/i-1", {"who": "ann"}),
+        "not-a-text": ("/api/hold/i-1", {"by": 7}),
+        "too-long": ("/api/hold/i-1", {"reason": "x" * 1001}),
+        "unlisted-is-no-text": ("/api/hold/i-1", {"unlisted": "yes"}),
+        "nothing-to-force": ("/api/drain/i-1", {"force": ["C3"]}),
+        "no-unlisted-drain": ("/api/drain/i-1", {"unlisted": True}),
+        "a-long-id": (f"/api/drain/{'i' * 1001}", {}),
+        "force-is-a-list": ("/api/clean/r-1", {"force": "C3", "reason": "x"}),
+        "force-is-of-texts": ("/api/clean/r-1", {"force": [3], "reason": "x"}),
+        "too-many": ("/api/clean/r-1", {"force": ["C3"] * 21, "reason": "x"}),
+        "a-force-without-a-reason": ("/api/clean/r-1", {"force": ["C3"]}),
+        "a-kill-without-a-reason": ("/api/kill/i-1", {"by": "ann"}),
+        "a-kill-with-a-blank-one": ("/api/kill/i-1", {"reason": "  "}),
+        "a-pause-without-a-reason": ("/api/pause", {}),
+    },
 )
 def test_a_bad_body_is_400_and_nothing_is_done(path: str, body: Any, manager: Manager) -> None:
     answer = manager.post(path, body)
@@ -150,17 +151,17 @@ def test_what_is_no_json_is_400(manager: Manager) -> None:
     assert manager.daemon.heard == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "body"),
-    [
-        pytest.param("/api/hold/i-1", '{"reason": "\\ud800"}', id="half-a-reason"),
-        pytest.param("/api/hold/i-1", '{"by": "\\udfff"}', id="half-a-name"),
-        pytest.param("/api/clean/r-1", '{"reason": "x", "force": ["\\ud800"]}', id="half-a-rule"),
-        pytest.param("/api/power/resume", '{"nodes": "\\ud800"}', id="half-a-hostlist"),
-        pytest.param("/api/hold/i-1", '{"reason": NaN}', id="nan"),
-        pytest.param("/api/hold/i-1", '{"a":' * 90 + "1" + "}" * 90, id="deep"),
-        pytest.param("/api/hold/i-1", '{"a":' * 9000 + "1" + "}" * 9000, id="too-deep-to-read"),
-    ],
+    {
+        "half-a-reason": ("/api/hold/i-1", '{"reason": "\\ud800"}'),
+        "half-a-name": ("/api/hold/i-1", '{"by": "\\udfff"}'),
+        "half-a-rule": ("/api/clean/r-1", '{"reason": "x", "force": ["\\ud800"]}'),
+        "half-a-hostlist": ("/api/power/resume", '{"nodes": "\\ud800"}'),
+        "nan": ("/api/hold/i-1", '{"reason": NaN}'),
+        "deep": ("/api/hold/i-1", '{"a":' * 90 + "1" + "}" * 90),
+        "too-deep-to-read": ("/api/hold/i-1", '{"a":' * 9000 + "1" + "}" * 9000),
+    },
 )
 def test_json_that_can_not_be_kept_is_400_and_nothing_is_done(
     path: str, body: str, manager: Manager

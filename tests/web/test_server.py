@@ -25,6 +25,7 @@ from nodemanager.lib.log import INFO
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board, NodeCounts, PollStatus, Status
+from tests.cases import cases
 from tests.fakes.clock import ManualClock
 
 TOKEN = "correct-horse-battery"
@@ -301,17 +302,17 @@ def test_before_the_first_cycle_status_says_that_it_is_starting(manager: Manager
     assert answer.json()["title"] == "starting"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("headers", "expected"),
-    [
-        pytest.param(WITH_TOKEN, 200, id="right"),
-        pytest.param({}, 401, id="none"),
-        pytest.param({"Authorization": "Bearer wrong"}, 403, id="wrong"),
-        pytest.param({"Authorization": TOKEN}, 403, id="no-scheme"),
-        pytest.param({"Authorization": "Bearer "}, 403, id="empty"),
-        pytest.param({"Authorization": f"Bearer {TOKEN}x"}, 403, id="longer"),
-        pytest.param({"Authorization": "Bearer \xe4"}, 403, id="not-ascii"),
-    ],
+    {
+        "right": (WITH_TOKEN, 200),
+        "none": ({}, 401),
+        "wrong": ({"Authorization": "Bearer wrong"}, 403),
+        "no-scheme": ({"Authorization": TOKEN}, 403),
+        "empty": ({"Authorization": "Bearer "}, 403),
+        "longer": ({"Authorization": f"Bearer {TOKEN}x"}, 403),
+        "not-ascii": ({"Authorization": "Bearer \xe4"}, 403),
+    },
 )
 def test_health_wants_the_token(headers: dict[str, str], expected: int, manager: Manager) -> None:
     answer = manager.get("/_health/ping", headers)
@@ -324,12 +325,8 @@ def test_a_wrong_token_is_refused_where_none_is_needed(manager: Manager) -> None
     assert manager.get("/status.json", {"Authorization": "Bearer wrong"}).status_code == 403
 
 
-@pytest.mark.parametrize(
-    ("age", "expected"),
-    [
-        pytest.param(HEALTHY_FOR, 200, id="at-the-bound"),
-        pytest.param(HEALTHY_FOR + 1, 503, id="just-past"),
-    ],
+@cases(
+    ("age", "expected"), {"at-the-bound": (HEALTHY_FOR, 200), "just-past": (HEALTHY_FOR + 1, 503)}
 )
 @pytest.mark.parametrize("cycled", [True, False], ids=["after-a-cycle", "never-a-cycle"])
 def test_health_ends_when_cycles_do(
@@ -437,21 +434,21 @@ def test_head_is_answered_as_get_is_without_the_body(path: str, manager: Manager
     assert len(heads) == 2
 
 
-@pytest.mark.parametrize(
+@cases(
     ("host", "headers", "expected"),
-    [
-        pytest.param("127.0.0.1:80", {}, 200, id="address"),
-        pytest.param("[::1]:80", {}, 200, id="address-6"),
-        pytest.param("LOCALHOST", {}, 200, id="localhost"),
-        pytest.param(socket.gethostname(), {}, 200, id="this-machine"),
-        pytest.param("evil.example", {}, 421, id="a-name-somebody-made-up"),
-        pytest.param("127.0.0.1.evil.example", {}, 421, id="that-begins-like-ours"),
-        pytest.param("", {}, 421, id="empty"),
-        pytest.param("localhost:abc", {}, 400, id="no-port"),
-        pytest.param("[", WITH_TOKEN, 400, id="no-address"),
-        pytest.param("evil.example", {"Authorization": "Bearer wrong"}, 421, id="wrong-token"),
-        pytest.param("head.example", WITH_TOKEN, 200, id="any-with-the-token"),
-    ],
+    {
+        "address": ("127.0.0.1:80", {}, 200),
+        "address-6": ("[::1]:80", {}, 200),
+        "localhost": ("LOCALHOST", {}, 200),
+        "this-machine": (socket.gethostname(), {}, 200),
+        "a-name-somebody-made-up": ("evil.example", {}, 421),
+        "that-begins-like-ours": ("127.0.0.1.evil.example", {}, 421),
+        "empty": ("", {}, 421),
+        "no-port": ("localhost:abc", {}, 400),
+        "no-address": ("[", WITH_TOKEN, 400),
+        "wrong-token": ("evil.example", {"Authorization": "Bearer wrong"}, 421),
+        "any-with-the-token": ("head.example", WITH_TOKEN, 200),
+    },
 )
 def test_counts_are_told_under_our_own_names_only(
     host: str, headers: dict[str, str], expected: int, manager: Manager

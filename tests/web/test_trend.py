@@ -7,6 +7,7 @@ import math
 import pytest
 
 from nodemanager.web.metrics import EVERY_S, NEEDED_S, WINDOW_S, SlotTrend, Taken, run_out_s
+from tests.cases import cases
 
 HOUR = 3600.0
 
@@ -18,16 +19,16 @@ def line(*, used: float, each_hour: float, hours: float, total: int = 100) -> li
     return [Taken(60.0 * n, one, total - one) for n, one in enumerate(held)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("samples", "expected"),
-    [
-        pytest.param(line(used=40, each_hour=10, hours=2), 4 * HOUR, id="a-leak"),
-        pytest.param(line(used=40, each_hour=0, hours=2), math.inf, id="steady"),
-        pytest.param(line(used=40, each_hour=-10, hours=2), math.inf, id="given-back"),
-        pytest.param(line(used=40, each_hour=10, hours=0.9), math.inf, id="too-young"),
-        pytest.param(line(used=100, each_hour=0, hours=0.1), 0.0, id="none-free"),
-        pytest.param([], math.inf, id="nothing-known"),
-    ],
+    {
+        "a-leak": (line(used=40, each_hour=10, hours=2), 4 * HOUR),
+        "steady": (line(used=40, each_hour=0, hours=2), math.inf),
+        "given-back": (line(used=40, each_hour=-10, hours=2), math.inf),
+        "too-young": (line(used=40, each_hour=10, hours=0.9), math.inf),
+        "none-free": (line(used=100, each_hour=0, hours=0.1), 0.0),
+        "nothing-known": ([], math.inf),
+    },
 )
 def test_the_slots_run_out_where_the_line_meets_the_last_one(
     samples: list[Taken], expected: float

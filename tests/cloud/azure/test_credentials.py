@@ -15,6 +15,7 @@ import pytest
 from msal.managed_identity import _supported_arc_platforms_and_their_prefixes
 
 from nodemanager.errors import CloudError, ConfigError, ForeignAnswer, Throttled, Unauthorized
+from tests.cases import cases
 from tests.cloud.azure import auth as azure_auth
 from tests.cloud.azure.auth import ARC, CLIENT, FEDERATED, SECRET, TENANT, certificate
 from tests.cloud.azure.helpers import cloud, order
@@ -125,26 +126,23 @@ def test_a_token_that_is_refused_is_replaced_with_the_next_call(azure: AzureServ
     assert azure.tokens.given == 2
 
 
-@pytest.mark.parametrize(
+@cases(
     ("how", "expected"),
-    [
-        pytest.param({"before": plain(503, "later", "7")}, CloudError, id="503"),
-        pytest.param({"before": plain(429, "{}", "7")}, Throttled, id="429"),
-        pytest.param({"before": plain(500, '{"error": "x"}')}, CloudError, id="500"),
-        pytest.param({"before": plain(404, "<html>")}, ForeignAnswer, id="a-proxy"),
-        pytest.param(
+    {
+        "503": ({"before": plain(503, "later", "7")}, CloudError),
+        "429": ({"before": plain(429, "{}", "7")}, Throttled),
+        "500": ({"before": plain(500, '{"error": "x"}')}, CloudError),
+        "a-proxy": ({"before": plain(404, "<html>")}, ForeignAnswer),
+        "AADSTS90033": (
             {"before": plain(400, '{"error": "temporarily_unavailable"}', "7")},
             CloudError,
-            id="AADSTS90033",
         ),
-        pytest.param(
-            {"before": plain(401, '{"error": "invalid_client"}')}, Unauthorized, id="refused"
-        ),
-        pytest.param({"before": plain(200, "[]")}, ForeignAnswer, id="a-list"),
-        pytest.param({"before": plain(200, "{}")}, ForeignAnswer, id="no-token"),
-        pytest.param({"after": truncated}, ForeignAnswer, id="half"),
-        pytest.param({"after": lost}, CloudError, id="cut"),
-    ],
+        "refused": ({"before": plain(401, '{"error": "invalid_client"}')}, Unauthorized),
+        "a-list": ({"before": plain(200, "[]")}, ForeignAnswer),
+        "no-token": ({"before": plain(200, "{}")}, ForeignAnswer),
+        "half": ({"after": truncated}, ForeignAnswer),
+        "cut": ({"after": lost}, CloudError),
+    },
 )
 @pytest.mark.parametrize("proof", ["secret", "federated_token_path"])
 def test_only_entra_ids_own_no_is_a_refusal_of_the_credentials(
@@ -191,15 +189,15 @@ def test_a_sign_in_that_hangs_takes_one_time_out(
     assert azure.tokens.requests == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "fault",
-    [
-        pytest.param({"before": plain(404, "")}, id="renewed"),
-        pytest.param({"before": plain(410, "gone")}, id="renewed-since-2024"),
-        pytest.param({"before": plain(500, "{}")}, id="500"),
-        pytest.param({"before": plain(429, "{}")}, id="429"),
-        pytest.param({"after": lost}, id="cut"),
-    ],
+    {
+        "renewed": {"before": plain(404, "")},
+        "renewed-since-2024": {"before": plain(410, "gone")},
+        "500": {"before": plain(500, "{}")},
+        "429": {"before": plain(429, "{}")},
+        "cut": {"after": lost},
+    },
 )
 def test_a_metadata_server_that_fails_is_asked_once_and_no_word_about_the_identity(
     azure: AzureServer, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any]
@@ -285,14 +283,14 @@ def test_no_secret_is_in_an_error_a_repr_or_the_log(
         assert "PRIVATE" not in text
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----", id="broken"),
-        pytest.param(certificate().partition("-----BEGIN CERT")[0], id="no-certificate"),
-        pytest.param("-----BEGIN" + certificate().rpartition("-----BEGIN")[2], id="no-key"),
-        pytest.param("/nowhere/x.pem", id="no-file"),
-    ],
+    {
+        "broken": "-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----",
+        "no-certificate": certificate().partition("-----BEGIN CERT")[0],
+        "no-key": "-----BEGIN" + certificate().rpartition("-----BEGIN")[2],
+        "no-file": "/nowhere/x.pem",
+    },
 )
 def test_a_certificate_that_cant_sign_is_told_without_its_key(text: str) -> None:
     with pytest.raises(ConfigError) as caught:

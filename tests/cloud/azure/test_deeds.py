@@ -21,6 +21,7 @@ from nodemanager.errors import (
     Throttled,
     Unauthorized,
 )
+from tests.cases import cases
 from tests.cloud.azure.helpers import SMALL, by_hand, cloud, custom_data, machine, order
 from tests.cloud.azure.server import AzureServer, changed, plain, refusal
 from tests.cloud.azure.world import DISKS, HOME, IPS, NICS, OWN_IMAGE, SUBNET, VMS
@@ -166,10 +167,10 @@ IDS = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
 IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/ids/one"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("create", "expected"),
-    [
-        pytest.param(
+    {
+        "trusted-launch": (
             {"security_type": "TrustedLaunch", "secure_boot": "true", "vtpm": "false"},
             {
                 "properties.securityProfile": {
@@ -177,14 +178,12 @@ IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentit
                     "uefiSettings": {"secureBootEnabled": True, "vTpmEnabled": False},
                 }
             },
-            id="trusted-launch",
         ),
-        pytest.param(
+        "encryption": (
             {"encryption_at_host": "true"},
             {"properties.securityProfile": {"encryptionAtHost": True}},
-            id="encryption",
         ),
-        pytest.param(
+        "groups": (
             {
                 "proximity_group": f"{IDS}/proximityPlacementGroups/p",
                 "host_group": f"{IDS}/hostGroups/h",
@@ -197,9 +196,8 @@ IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentit
                     "capacityReservationGroup": {"id": f"{IDS}/capacityReservationGroups/c"}
                 },
             },
-            id="groups",
         ),
-        pytest.param(
+        "identity": (
             {"identity": f"system, {IDENTITY}"},
             {
                 "identity": {
@@ -207,19 +205,16 @@ IDENTITY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentit
                     "userAssignedIdentities": {IDENTITY: {}},
                 }
             },
-            id="identity",
         ),
-        pytest.param(
+        "plan": (
             {"image_plan": "them:product:plan"},
             {"plan": {"publisher": "them", "product": "product", "name": "plan"}},
-            id="plan",
         ),
-        pytest.param(
+        "eviction": (
             {"preemptible": "yes", "eviction_policy": "Deallocate"},
             {"properties.evictionPolicy": "Deallocate"},
-            id="eviction",
         ),
-    ],
+    },
 )
 def test_an_option_goes_into_the_body_as_azure_describes_it(
     azure: AzureServer, create: dict[str, str], expected: dict[str, Any]
@@ -419,13 +414,13 @@ def test_a_machine_that_runs_is_not_taken_back_whatever_its_operation_says(
     assert azure.called("virtualMachines.delete") == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "how",
-    [
-        pytest.param({"before": refusal("InternalServerError", 500)}, id="500"),
-        pytest.param({"before": refusal("ScopeLocked", 409)}, id="locked"),
-        pytest.param({"before": lambda: None}, id="cut"),
-    ],
+    {
+        "500": {"before": refusal("InternalServerError", 500)},
+        "locked": {"before": refusal("ScopeLocked", 409)},
+        "cut": {"before": lambda: None},
+    },
 )
 def test_what_cant_be_taken_back_is_no_refused_create_yet_u6(
     azure: AzureServer, how: dict[str, Any]
@@ -444,13 +439,7 @@ def test_what_cant_be_taken_back_is_no_refused_create_yet_u6(
     assert isinstance(ours.finish(str(pending), None), CapacityUnavailable)
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        pytest.param({"after": lost}, id="lost"),
-        pytest.param({"after": lambda reply: plain(504, "")()}, id="proxy"),
-    ],
-)
+@cases("how", {"lost": {"after": lost}, "proxy": {"after": lambda reply: plain(504, "")()}})
 def test_a_create_whose_answer_was_lost_is_repeated_and_makes_no_second_machine_u9(
     azure: AzureServer, how: dict[str, Any]
 ) -> None:
@@ -542,12 +531,12 @@ def test_an_adoption_keeps_the_machines_own_tags(azure: AzureServer) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     "how",
-    [
-        pytest.param({"after": changed(lambda told: told.pop("properties"))}, id="foreign"),
-        pytest.param({"after": lambda reply: plain(202, "")()}, id="later"),
-    ],
+    {
+        "foreign": {"after": changed(lambda told: told.pop("properties"))},
+        "later": {"after": lambda reply: plain(202, "")()},
+    },
 )
 def test_an_adoption_that_is_not_confirmed_is_an_error(
     azure: AzureServer, how: dict[str, Any]

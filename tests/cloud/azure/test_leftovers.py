@@ -6,6 +6,7 @@ import pytest
 
 from nodemanager.core.model.world import CloudNode, Leftover, LeftoverKind, Outcome
 from nodemanager.errors import LeftAlone
+from tests.cases import cases
 from tests.cloud.azure.helpers import by_hand, cloud, machine, order
 from tests.cloud.azure.server import AzureServer, refusal
 from tests.cloud.azure.world import DISKS, HOME, IPS, NICS, VMS
@@ -123,13 +124,13 @@ def test_a_thing_that_came_into_use_meanwhile_is_asked_for_again_later(
     assert azure.world.things == {}
 
 
-@pytest.mark.parametrize(
+@cases(
     "about",
-    [
-        pytest.param({"diskState": "ActiveSAS"}, id="being-read"),
-        pytest.param({"diskState": "Reserved"}, id="of-a-stopped-machine"),
-        pytest.param({"provisioningState": "Deleting"}, id="going"),
-    ],
+    {
+        "being-read": {"diskState": "ActiveSAS"},
+        "of-a-stopped-machine": {"diskState": "Reserved"},
+        "going": {"provisioningState": "Deleting"},
+    },
 )
 def test_a_disk_that_is_in_use_or_going_is_no_leftover(
     azure: AzureServer, about: dict[str, str]

@@ -17,6 +17,7 @@ from nodemanager.errors import (
     Throttled,
     Unauthorized,
 )
+from tests.cases import cases
 from tests.cloud.azure.auth import SUBSCRIPTION, TENANT
 from tests.cloud.azure.helpers import POOL, by_hand, cloud, machine, order
 from tests.cloud.azure.server import AzureServer, changed, plain, refusal
@@ -45,26 +46,21 @@ def first(change: Callable[[dict[str, Any]], object]) -> Callable[[Any], object]
     return lambda told: change(told["value"][0])
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param(lambda told: told.pop("value"), id="no-value"),
-        pytest.param(lambda told: told.update(value=None), id="null"),
-        pytest.param(lambda told: told.update(value={}), id="an-object"),
-        pytest.param(lambda told: told["value"].append(told["value"][0]), id="twice"),
-        pytest.param(
-            first(lambda one: one.update(id=one["id"].replace(VMS, "Microsoft.Compute/disks"))),
-            id="another-kind",
+    {
+        "no-value": lambda told: told.pop("value"),
+        "null": lambda told: told.update(value=None),
+        "an-object": lambda told: told.update(value={}),
+        "twice": lambda told: told["value"].append(told["value"][0]),
+        "another-kind": first(
+            lambda one: one.update(id=one["id"].replace(VMS, "Microsoft.Compute/disks"))
         ),
-        pytest.param(
-            first(lambda one: one.update(id=one["id"].replace(GROUP, OTHER_GROUP))),
-            id="another-group",
+        "another-group": first(lambda one: one.update(id=one["id"].replace(GROUP, OTHER_GROUP))),
+        "another-account": first(
+            lambda one: one.update(id=one["id"].replace(SUBSCRIPTION, TENANT))
         ),
-        pytest.param(
-            first(lambda one: one.update(id=one["id"].replace(SUBSCRIPTION, TENANT))),
-            id="another-account",
-        ),
-    ],
+    },
 )
 def test_an_answer_that_may_lack_nodes_is_no_listing(
     azure: AzureServer, change: Callable[[Any], object]
@@ -79,13 +75,13 @@ def test_an_answer_that_may_lack_nodes_is_no_listing(
     assert len(ours.list_nodes().items) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("code", "status", "expected"),
-    [
-        pytest.param("OperationNotAllowed", 429, Throttled, id="429"),
-        pytest.param("ResourceGroupNotFound", 404, BadRequest, id="no-such-group"),
-        pytest.param("SubscriptionNotFound", 404, Unauthorized, id="no-subscription"),
-    ],
+    {
+        "429": ("OperationNotAllowed", 429, Throttled),
+        "no-such-group": ("ResourceGroupNotFound", 404, BadRequest),
+        "no-subscription": ("SubscriptionNotFound", 404, Unauthorized),
+    },
 )
 def test_azures_own_refusal_of_a_listing_is_told_by_its_code(
     azure: AzureServer, code: str, status: int, expected: type[CloudError]
@@ -210,14 +206,14 @@ def test_a_name_in_other_hands_is_not_our_node(azure: AzureServer) -> None:
     assert ours.ask(made.id) is not None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("how", "expected"),
-    [
-        pytest.param(refusal("ResourceGroupNotFound", 404), BadRequest, id="group"),
-        pytest.param(refusal("SubscriptionNotFound", 404), Unauthorized, id="subscription"),
-        pytest.param(refusal("NotFound", 404), BadRequest, id="another-not-found"),
-        pytest.param(plain(200, '{"id": "/x"}'), ForeignAnswer, id="another-resource"),
-    ],
+    {
+        "group": (refusal("ResourceGroupNotFound", 404), BadRequest),
+        "subscription": (refusal("SubscriptionNotFound", 404), Unauthorized),
+        "another-not-found": (refusal("NotFound", 404), BadRequest),
+        "another-resource": (plain(200, '{"id": "/x"}'), ForeignAnswer),
+    },
 )
 def test_only_azures_own_no_such_resource_is_no_such_node(
     azure: AzureServer, how: Callable[[], Any], expected: type[CloudError]
@@ -254,12 +250,12 @@ def test_the_account_is_the_subscription_and_its_directory(azure: AzureServer) -
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param(lambda told: told.update(tenantId="another"), id="directory"),
-        pytest.param(lambda told: told.update(id="/subscriptions/another"), id="subscription"),
-    ],
+    {
+        "directory": lambda told: told.update(tenantId="another"),
+        "subscription": lambda told: told.update(id="/subscriptions/another"),
+    },
 )
 def test_another_account_than_the_files_is_no_account_l5(
     azure: AzureServer, change: Callable[[Any], object]

@@ -12,6 +12,7 @@ from werkzeug.serving import make_ssl_devcert
 from nodemanager.errors import (
     CloudError,
 )
+from tests.cases import cases
 from tests.cloud.ec2.helpers import cloud, order
 from tests.cloud.ec2.moto_server import (
     MotoServer,
@@ -79,10 +80,7 @@ def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MotoS
 
 
 @pytest.mark.socket
-@pytest.mark.parametrize(
-    "option",
-    [pytest.param("ca_bundle", id="its-own-authority"), pytest.param("insecure", id="insecure")],
-)
+@cases("option", {"its-own-authority": "ca_bundle", "insecure": "insecure"})
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 def test_a_server_s_certificate_is_verified_unless_told_otherwise(
     tls_server: tuple[MotoServer, str], option: str

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from nodemanager.errors import CloudError, Unauthorized
+from tests.cases import cases
 from tests.cloud.ec2.helpers import cloud, order
 from tests.cloud.ec2.moto_server import MotoServer, refusal
 from tests.cloud.faults import Reply
@@ -238,13 +239,13 @@ def sts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Scripted]:
         yield made
 
 
-@pytest.mark.parametrize(
+@cases(
     ("status", "code"),
-    [
-        pytest.param(403, "AccessDenied", id="refused"),
-        pytest.param(400, "ExpiredTokenException", id="expired"),
-        pytest.param(503, "ServiceUnavailable", id="trouble"),
-    ],
+    {
+        "refused": (403, "AccessDenied"),
+        "expired": (400, "ExpiredTokenException"),
+        "trouble": (503, "ServiceUnavailable"),
+    },
 )
 def test_a_create_for_which_sts_gives_no_keys_was_never_sent(
     server: MotoServer, sts: Scripted, status: int, code: str

@@ -16,6 +16,7 @@ from nodemanager.errors import (
     CloudError,
     ForeignAnswer,
 )
+from tests.cases import cases
 from tests.cloud.ec2.helpers import POOL, PUBLIC_KEY, by_hand, cloud, order
 from tests.cloud.ec2.moto_server import (
     MotoServer,
@@ -74,13 +75,13 @@ def test_the_client_token_and_the_user_data_travel_in_the_body(server: MotoServe
     assert (call.method, call.query) == ("POST", "")
 
 
-@pytest.mark.parametrize(
+@cases(
     "spoiled",
-    [
-        pytest.param({"after": truncated}, id="half-an-answer"),
-        pytest.param({"after": replaced(NAMESPACE, "urn:other")}, id="another-namespace"),
-        pytest.param({"after": replaced("instancesSet", "nothing")}, id="no-instances"),
-    ],
+    {
+        "half-an-answer": {"after": truncated},
+        "another-namespace": {"after": replaced(NAMESPACE, "urn:other")},
+        "no-instances": {"after": replaced("instancesSet", "nothing")},
+    },
 )
 def test_a_create_whose_answer_can_t_be_read_is_not_definite(
     server: MotoServer, spoiled: dict[str, Any]

@@ -20,6 +20,7 @@ from nodemanager.errors import (
     Throttled,
     Unauthorized,
 )
+from tests.cases import cases
 from tests.cloud.ec2.helpers import cloud, order
 from tests.cloud.ec2.moto_server import MotoServer, plain, refusal
 
@@ -65,16 +66,16 @@ def test_a_refusal_by_code_is_typed_and_definite(server: MotoServer) -> None:
     assert cloud(server).list_nodes().items == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("code", "status"),
-    [
-        pytest.param("InternalError", 500, id="internal-error"),
-        pytest.param("Unavailable", 503, id="unavailable"),
-        pytest.param("ServiceUnavailable", 503, id="service-unavailable"),
-        pytest.param("InternalFailure", 400, id="internal-failure-400"),
-        pytest.param("IdempotentParameterMismatch", 400, id="token-used-before"),
-        pytest.param("ACodeOfTomorrow", 500, id="a-new-code-500"),
-    ],
+    {
+        "internal-error": ("InternalError", 500),
+        "unavailable": ("Unavailable", 503),
+        "service-unavailable": ("ServiceUnavailable", 503),
+        "internal-failure-400": ("InternalFailure", 400),
+        "token-used-before": ("IdempotentParameterMismatch", 400),
+        "a-new-code-500": ("ACodeOfTomorrow", 500),
+    },
 )
 def test_a_code_that_decides_nothing_is_not_definite(
     server: MotoServer, code: str, status: int
@@ -85,16 +86,16 @@ def test_a_code_that_decides_nothing_is_not_definite(
     assert not error.definite
 
 
-@pytest.mark.parametrize(
+@cases(
     ("status", "kind", "definite"),
-    [
-        pytest.param(503, CloudError, False, id="503"),
-        pytest.param(500, CloudError, False, id="500"),
-        pytest.param(504, CloudError, False, id="504"),
-        pytest.param(403, ForeignAnswer, False, id="a-proxy-s-403"),
-        pytest.param(413, ForeignAnswer, False, id="a-proxy-s-413"),
-        pytest.param(429, Throttled, True, id="429"),
-    ],
+    {
+        "503": (503, CloudError, False),
+        "500": (500, CloudError, False),
+        "504": (504, CloudError, False),
+        "a-proxy-s-403": (403, ForeignAnswer, False),
+        "a-proxy-s-413": (413, ForeignAnswer, False),
+        "429": (429, Throttled, True),
+    },
 )
 def test_without_a_code_of_ec2_s_only_a_429_is_definite(
     server: MotoServer, status: int, kind: type[CloudError], definite: bool
@@ -105,17 +106,17 @@ def test_without_a_code_of_ec2_s_only_a_429_is_definite(
     assert error.definite is definite
 
 
-@pytest.mark.parametrize(
+@cases(
     "header",
-    [
-        pytest.param("Mon, 01 Jan 99999999999 00:00:00 GMT", id="no-year"),
-        pytest.param("Mon, 01 Jan 0001 00:00:00 -0000", id="the-first-year"),
-        pytest.param("Mon, 01 Jan 2024 99:00:00 GMT", id="no-hour"),
-        pytest.param("1e999", id="for-ever"),
-        pytest.param("nan", id="no-number"),
-        pytest.param("-5", id="ago"),
-        pytest.param("soon", id="a-word"),
-    ],
+    {
+        "no-year": "Mon, 01 Jan 99999999999 00:00:00 GMT",
+        "the-first-year": "Mon, 01 Jan 0001 00:00:00 -0000",
+        "no-hour": "Mon, 01 Jan 2024 99:00:00 GMT",
+        "for-ever": "1e999",
+        "no-number": "nan",
+        "ago": "-5",
+        "a-word": "soon",
+    },
 )
 def test_a_retry_after_that_says_no_time_is_none(header: str) -> None:
     """D6, N10."""

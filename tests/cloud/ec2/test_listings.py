@@ -9,6 +9,7 @@ from nodemanager.core.model.world import CloudState
 from nodemanager.errors import (
     ForeignAnswer,
 )
+from tests.cases import cases
 from tests.cloud.ec2.helpers import cloud, order
 from tests.cloud.ec2.moto_server import (
     MotoServer,
@@ -26,14 +27,14 @@ def test_an_empty_reservation_set_is_a_true_empty(server: MotoServer) -> None:
     assert listed.complete
 
 
-@pytest.mark.parametrize(
+@cases(
     ("old", "new"),
-    [
-        pytest.param(NAMESPACE, NAMESPACE.rstrip("/"), id="another-namespace"),
-        pytest.param("DescribeInstancesResponse", "ListAllMyBucketsResult", id="another-service"),
-        pytest.param("reservationSet", "somethingElse", id="no-reservation-set"),
-        pytest.param("instancesSet", "somethingElse", id="a-reservation-without-instances"),
-    ],
+    {
+        "another-namespace": (NAMESPACE, NAMESPACE.rstrip("/")),
+        "another-service": ("DescribeInstancesResponse", "ListAllMyBucketsResult"),
+        "no-reservation-set": ("reservationSet", "somethingElse"),
+        "a-reservation-without-instances": ("instancesSet", "somethingElse"),
+    },
 )
 def test_what_is_not_wholly_ec2_s_answer_is_no_listing(
     server: MotoServer, old: str, new: str

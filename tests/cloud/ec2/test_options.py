@@ -16,6 +16,7 @@ from nodemanager.cloud.ec2.adapter import build_cloud
 from nodemanager.cloud.ec2.order import LONGEST_USER_DATA, run_params
 from nodemanager.core.model.world import Size
 from nodemanager.errors import BadRequest, ConfigError
+from tests.cases import cases
 from tests.cloud.cloud_config import cloud_config
 from tests.cloud.ec2 import schema as ec2_schema
 from tests.cloud.ec2.helpers import SMALL, order
@@ -202,19 +203,16 @@ def test_the_forerunner_s_own_example_is_taken() -> None:
     assert wanted.items() <= made.items()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("create", "expected"),
-    [
-        pytest.param({"key_name": "k"}, {"KeyName": "k"}, id="key-name"),
-        pytest.param(
-            {"iam_instance_profile": "role"}, {"IamInstanceProfile.Name": "role"}, id="profile-name"
-        ),
-        pytest.param(
+    {
+        "key-name": ({"key_name": "k"}, {"KeyName": "k"}),
+        "profile-name": ({"iam_instance_profile": "role"}, {"IamInstanceProfile.Name": "role"}),
+        "groups-by-name": (
             {"security_groups": "one, two"},
             {"SecurityGroup.1": "one", "SecurityGroup.2": "two"},
-            id="groups-by-name",
         ),
-        pytest.param(
+        "public-address": (
             {"assign_public_ip": "yes", "subnet_id": "subnet-1", "security_groups": "sg-1"},
             {
                 "NetworkInterface.1.DeviceIndex": "0",
@@ -223,19 +221,16 @@ def test_the_forerunner_s_own_example_is_taken() -> None:
                 "NetworkInterface.1.SubnetId": "subnet-1",
                 "NetworkInterface.1.SecurityGroupId.1": "sg-1",
             },
-            id="public-address",
         ),
-        pytest.param(
+        "placement": (
             {"availability_zone": "us-east-1b", "placement_group": "rack"},
             {"Placement.AvailabilityZone": "us-east-1b", "Placement.GroupName": "rack"},
-            id="placement",
         ),
-        pytest.param(
+        "flags": (
             {"ebs_optimized": "on", "ex_terminate_on_shutdown": "true"},
             {"EbsOptimized": "true", "InstanceInitiatedShutdownBehavior": "terminate"},
-            id="flags",
         ),
-        pytest.param(
+        "spot": (
             {"spot": "yes", "spot_max_price": "0.05"},
             {
                 "InstanceMarketOptions.MarketType": "spot",
@@ -243,9 +238,8 @@ def test_the_forerunner_s_own_example_is_taken() -> None:
                 "InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior": "terminate",
                 "InstanceMarketOptions.SpotOptions.MaxPrice": "0.05",
             },
-            id="spot",
         ),
-    ],
+    },
 )
 def test_an_option_becomes_ec2_s_parameters(
     create: dict[str, str], expected: dict[str, str]
@@ -282,16 +276,16 @@ def test_a_preemptible_size_is_a_spot_instance() -> None:
     assert "InstanceMarketOptions.SpotOptions.MaxPrice" not in made
 
 
-@pytest.mark.parametrize(
+@cases(
     ("wanted_mb", "own_mb", "gib"),
-    [
-        pytest.param(0, 0, None, id="none-wanted"),
-        pytest.param(75_000, 75_000, None, id="the-type-has-it"),
-        pytest.param(100_000, 75_000, "25", id="what-the-type-lacks"),
-        pytest.param(75_001, 75_000, "1", id="the-least"),
-        pytest.param(102_400, 0, "103", id="rounded-up"),
-        pytest.param(30_000_000, 0, "30000", id="as-much-as-is-asked-for"),
-    ],
+    {
+        "none-wanted": (0, 0, None),
+        "the-type-has-it": (75_000, 75_000, None),
+        "what-the-type-lacks": (100_000, 75_000, "25"),
+        "the-least": (75_001, 75_000, "1"),
+        "rounded-up": (102_400, 0, "103"),
+        "as-much-as-is-asked-for": (30_000_000, 0, "30000"),
+    },
 )
 def test_a_scratch_volume_is_as_large_as_what_the_type_lacks_n3_p5(
     wanted_mb: int, own_mb: int, gib: str | None
@@ -316,14 +310,14 @@ def test_our_own_tags_can_t_be_set_by_a_filter_of_cloud_list() -> None:
     assert "green" not in made.values()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("key", "taken"),
-    [
-        pytest.param("tag:arvados-class", True, id="tag-colon"),
-        pytest.param("tag_cluster", True, id="tag-underscore"),
-        pytest.param("tag:", False, id="no-name"),
-        pytest.param("tags", False, id="another-word"),
-    ],
+    {
+        "tag-colon": ("tag:arvados-class", True),
+        "tag-underscore": ("tag_cluster", True),
+        "no-name": ("tag:", False),
+        "another-word": ("tags", False),
+    },
 )
 @pytest.mark.parametrize("section", ["Cloud List", "Cloud Create"])
 def test_a_tag_of_any_name_is_accepted(section: str, key: str, taken: bool) -> None:
@@ -371,10 +365,10 @@ VOLUME = {"DeleteOnTermination": True}
 ROOT_ASKED = {"VolumeSize": 50, "VolumeType": "io2", "Iops": 9000, **VOLUME}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("create", "meant"),
-    [
-        pytest.param(
+    {
+        "root-volume": (
             {
                 "root_device": "/dev/sda1",
                 "root_volume_size": "50",
@@ -382,9 +376,8 @@ ROOT_ASKED = {"VolumeSize": 50, "VolumeType": "io2", "Iops": 9000, **VOLUME}
                 "root_volume_iops": "9000",
             },
             {"BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": ROOT_ASKED}]},
-            id="root-volume",
         ),
-        pytest.param(
+        "encrypted": (
             {
                 "root_device": "/dev/xvda",
                 "root_volume_throughput": "500",
@@ -404,28 +397,24 @@ ROOT_ASKED = {"VolumeSize": 50, "VolumeType": "io2", "Iops": 9000, **VOLUME}
                     }
                 ]
             },
-            id="encrypted",
         ),
-        pytest.param(
+        "launch-template": (
             {"launch_template": "lt-0a", "launch_template_version": "$Latest"},
             {"LaunchTemplate": {"LaunchTemplateId": "lt-0a", "Version": "$Latest"}},
-            id="launch-template",
         ),
-        pytest.param(
+        "launch-template-by-name": (
             {"launch_template": "compute nodes"},
             {"LaunchTemplate": {"LaunchTemplateName": "compute nodes"}},
-            id="launch-template-by-name",
         ),
-        pytest.param(
+        "reservation": (
             {"capacity_reservation": "cr-0a"},
             {
                 "CapacityReservationSpecification": {
                     "CapacityReservationTarget": {"CapacityReservationId": "cr-0a"}
                 }
             },
-            id="reservation",
         ),
-        pytest.param(
+        "group-of-reservations": (
             {"capacity_reservation": "arn:aws:resource-groups:us-east-1:1:group/ours"},
             {
                 "CapacityReservationSpecification": {
@@ -436,22 +425,17 @@ ROOT_ASKED = {"VolumeSize": 50, "VolumeType": "io2", "Iops": 9000, **VOLUME}
                     }
                 }
             },
-            id="group-of-reservations",
         ),
-        pytest.param(
+        "no-reservation": (
             {"capacity_reservation": "none"},
             {"CapacityReservationSpecification": {"CapacityReservationPreference": "none"}},
-            id="no-reservation",
         ),
-        pytest.param(
-            {"tenancy": "dedicated"}, {"Placement": {"Tenancy": "dedicated"}}, id="tenancy"
-        ),
-        pytest.param(
+        "tenancy": ({"tenancy": "dedicated"}, {"Placement": {"Tenancy": "dedicated"}}),
+        "hop-limit": (
             {"metadata_hop_limit": "2"},
             {"MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2}},
-            id="hop-limit",
         ),
-        pytest.param(
+        "efa": (
             {"efa": "yes", "subnet_id": "subnet-1", "security_groups": "sg-1"},
             {
                 "NetworkInterfaces": [
@@ -464,9 +448,8 @@ ROOT_ASKED = {"VolumeSize": 50, "VolumeType": "io2", "Iops": 9000, **VOLUME}
                     }
                 ]
             },
-            id="efa",
         ),
-    ],
+    },
 )
 def test_an_option_is_sent_as_amazons_own_library_sends_it(
     create: dict[str, str], meant: dict[str, Any]

@@ -16,6 +16,7 @@ import pytest
 from nodemanager.cloud.gce.token import GoogleSignIn
 from nodemanager.cloud.transport import TokenSource
 from nodemanager.errors import CloudError, ConfigError, ForeignAnswer, Throttled, Unauthorized
+from tests.cases import cases
 from tests.cloud.faults import lost
 from tests.cloud.gce import auth as gce_auth
 from tests.cloud.gce.helpers import cloud, order, role_at
@@ -181,18 +182,17 @@ def files(
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kind", "asked"),
-    [
-        pytest.param("user", ["/token"], id="application-default"),
-        pytest.param("workload", ["/v1/token"], id="workload-identity"),
-        pytest.param(
+    {
+        "application-default": ("user", ["/token"]),
+        "workload-identity": ("workload", ["/v1/token"]),
+        "workload-identity-of-an-account": (
             "workload-impersonates",
             ["/v1/token", gce_auth.IMPERSONATION],
-            id="workload-identity-of-an-account",
         ),
-        pytest.param("impersonation", ["/token", gce_auth.IMPERSONATION], id="impersonation"),
-    ],
+        "impersonation": ("impersonation", ["/token", gce_auth.IMPERSONATION]),
+    },
 )
 @pytest.mark.parametrize("named", ["option", "environment"])
 def test_each_of_googles_files_signs_in(
@@ -345,17 +345,15 @@ def test_no_key_is_in_a_message_a_repr_or_the_log(
         assert token not in shown
 
 
-@pytest.mark.parametrize(
+@cases(
     "key",
-    [
-        pytest.param(
-            "-----BEGIN PRIVATE KEY-----\nverysecret\n-----END PRIVATE KEY-----", id="pem"
-        ),
-        pytest.param('{"private_key": "verysecret", "client_email": "a@b"}', id="json"),
-        pytest.param('{"private_key": "verysecret', id="half-json"),
-        pytest.param('{"type": "authorized_user", "secret": "verysecret"}', id="not-an-account"),
-        pytest.param("/no/such/verysecret", id="path"),
-    ],
+    {
+        "pem": "-----BEGIN PRIVATE KEY-----\nverysecret\n-----END PRIVATE KEY-----",
+        "json": '{"private_key": "verysecret", "client_email": "a@b"}',
+        "half-json": '{"private_key": "verysecret',
+        "not-an-account": '{"type": "authorized_user", "secret": "verysecret"}',
+        "path": "/no/such/verysecret",
+    },
 )
 def test_a_key_that_cant_sign_is_a_problem_that_shows_nothing_of_it(
     gce: GceServer, key: str

@@ -20,6 +20,7 @@ from nodemanager.errors import (
     Throttled,
     Unauthorized,
 )
+from tests.cases import cases
 from tests.cloud.faults import lost
 from tests.cloud.gce.helpers import SMALL, ZONE, by_hand, cloud, instance, order
 from tests.cloud.gce.server import GceServer, changed, plain, refusal
@@ -128,16 +129,16 @@ def test_a_preemptible_node_stays_as_a_stopped_one_when_it_is_taken_away(gce: Gc
     assert node.state is CloudState.STOPPED
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kind", "scratch_mb", "disks"),
-    [
-        pytest.param("local-ssd", 0, [], id="none"),
-        pytest.param("local-ssd", 100_000, ["SCRATCH"], id="one-local"),
-        pytest.param("local-ssd", 375_001, ["SCRATCH"] * 2, id="two-local"),
-        pytest.param("local-ssd", 9 * 375_000, ["SCRATCH"] * 16, id="nine-local-are-sixteen"),
-        pytest.param("pd-ssd", 100_001, ["101"], id="persistent"),
-        pytest.param("pd-ssd", 5, ["10"], id="least-persistent"),
-    ],
+    {
+        "none": ("local-ssd", 0, []),
+        "one-local": ("local-ssd", 100_000, ["SCRATCH"]),
+        "two-local": ("local-ssd", 375_001, ["SCRATCH"] * 2),
+        "nine-local-are-sixteen": ("local-ssd", 9 * 375_000, ["SCRATCH"] * 16),
+        "persistent": ("pd-ssd", 100_001, ["101"]),
+        "least-persistent": ("pd-ssd", 5, ["10"]),
+    },
 )
 def test_scratch_space_is_whole_local_ssds_or_one_disk(
     gce: GceServer, kind: str, scratch_mb: int, disks: list[str]
@@ -381,10 +382,10 @@ def test_a_node_on_hold_is_held(gce: GceServer) -> None:
         assert node.held is held
 
 
-@pytest.mark.parametrize(
+@cases(
     ("create", "expected"),
-    [
-        pytest.param(
+    {
+        "shielded": (
             {"secure_boot": "true", "vtpm": "true", "integrity_monitoring": "false"},
             {
                 "shieldedInstanceConfig": {
@@ -393,19 +394,13 @@ def test_a_node_on_hold_is_held(gce: GceServer) -> None:
                     "enableIntegrityMonitoring": False,
                 }
             },
-            id="shielded",
         ),
-        pytest.param(
+        "confidential": (
             {"confidential_type": "SEV"},
             {"confidentialInstanceConfig": {"confidentialInstanceType": "SEV"}},
-            id="confidential",
         ),
-        pytest.param(
-            {"min_cpu_platform": "Intel Ice Lake"},
-            {"minCpuPlatform": "Intel Ice Lake"},
-            id="platform",
-        ),
-        pytest.param(
+        "platform": ({"min_cpu_platform": "Intel Ice Lake"}, {"minCpuPlatform": "Intel Ice Lake"}),
+        "accelerators": (
             {"accelerators": "nvidia-tesla-t4:2"},
             {
                 "guestAccelerators": [
@@ -416,9 +411,8 @@ def test_a_node_on_hold_is_held(gce: GceServer) -> None:
                 ],
                 "scheduling": {"onHostMaintenance": "TERMINATE"},
             },
-            id="accelerators",
         ),
-        pytest.param(
+        "reservation": (
             {"reservation": "ours"},
             {
                 "reservationAffinity": {
@@ -427,19 +421,16 @@ def test_a_node_on_hold_is_held(gce: GceServer) -> None:
                     "values": ["ours"],
                 }
             },
-            id="reservation",
         ),
-        pytest.param(
+        "no-reservation": (
             {"reservation": "none"},
             {"reservationAffinity": {"consumeReservationType": "NO_RESERVATION"}},
-            id="no-reservation",
         ),
-        pytest.param(
+        "placement": (
             {"placement_policy": "compact"},
             {"resourcePolicies": ["regions/us-central1/resourcePolicies/compact"]},
-            id="placement",
         ),
-    ],
+    },
 )
 def test_an_option_goes_into_the_body_as_google_describes_it(
     gce: GceServer, create: dict[str, str], expected: dict[str, Any]

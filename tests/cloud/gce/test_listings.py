@@ -18,6 +18,7 @@ from nodemanager.errors import (
     ForeignAnswer,
     IncompleteListing,
 )
+from tests.cases import cases
 from tests.cloud.gce.helpers import POOL, ZONE, by_hand, cloud, order
 from tests.cloud.gce.project import ZONES
 from tests.cloud.gce.server import GceServer, changed, plain, refusal
@@ -50,31 +51,26 @@ def scoped(change: Callable[[dict[str, Any]], object]) -> Callable[[Any], None]:
     return lambda told: change(told["items"])
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param(warned("UNREACHABLE"), id="unreachable"),
-        pytest.param(warned("PARTIAL_SUCCESS"), id="partial"),
-        pytest.param(warned("SOMETHING_NEW"), id="unknown-warning"),
-        pytest.param(lambda told: told.update(warning={}), id="empty-warning"),
-        pytest.param(lambda told: told.update(unreachables=["zones/x"]), id="unreachables"),
-        pytest.param(lambda told: told.pop("items"), id="no-items"),
-        pytest.param(lambda told: told.update(items={}), id="no-zones"),
-        pytest.param(
-            scoped(lambda items: [items.pop(f"zones/{zone}") for zone in ZONES]), id="only-regions"
+    {
+        "unreachable": warned("UNREACHABLE"),
+        "partial": warned("PARTIAL_SUCCESS"),
+        "unknown-warning": warned("SOMETHING_NEW"),
+        "empty-warning": lambda told: told.update(warning={}),
+        "unreachables": lambda told: told.update(unreachables=["zones/x"]),
+        "no-items": lambda told: told.pop("items"),
+        "no-zones": lambda told: told.update(items={}),
+        "only-regions": scoped(lambda items: [items.pop(f"zones/{zone}") for zone in ZONES]),
+        "a-zone-warns-beside-its-items": scoped(
+            lambda items: items[f"zones/{ZONE}"].update(warning={"code": "UNREACHABLE"})
         ),
-        pytest.param(
-            scoped(lambda items: items[f"zones/{ZONE}"].update(warning={"code": "UNREACHABLE"})),
-            id="a-zone-warns-beside-its-items",
-        ),
-        pytest.param(lambda told: told.update(items=[]), id="items-are-a-list"),
-        pytest.param(scoped(lambda items: items.update({"zones/z": None})), id="a-null-zone"),
-        pytest.param(
-            scoped(lambda items: items[f"zones/{ZONE}"].update(instances={})), id="no-list"
-        ),
-        pytest.param(lambda told: told.update(kind="compute#diskList"), id="foreign-kind"),
-        pytest.param(lambda told: told.pop("kind"), id="no-kind"),
-    ],
+        "items-are-a-list": lambda told: told.update(items=[]),
+        "a-null-zone": scoped(lambda items: items.update({"zones/z": None})),
+        "no-list": scoped(lambda items: items[f"zones/{ZONE}"].update(instances={})),
+        "foreign-kind": lambda told: told.update(kind="compute#diskList"),
+        "no-kind": lambda told: told.pop("kind"),
+    },
 )
 def test_an_answer_that_may_lack_nodes_is_no_listing(
     gce: GceServer, change: Callable[[Any], object]
@@ -163,15 +159,15 @@ def test_a_node_with_a_field_that_cant_be_read_stays_in_the_listing(
         assert [node.id for node in listing.items] == [made.id], value
 
 
-@pytest.mark.parametrize(
+@cases(
     ("listing", "managed"),
-    [
-        pytest.param({}, {"ours"}, id="nothing"),
-        pytest.param({"tags": "a"}, {"ours", "a", "ab", "far"}, id="tag"),
-        pytest.param({"tags": "b, a"}, {"ours", "ab"}, id="two-tags"),
-        pytest.param({"zone": "us-central1-b"}, {"ours", "far"}, id="zone"),
-        pytest.param({"zone": ZONE, "tags": "a"}, {"ours", "a", "ab"}, id="zone-and-tag"),
-    ],
+    {
+        "nothing": ({}, {"ours"}),
+        "tag": ({"tags": "a"}, {"ours", "a", "ab", "far"}),
+        "two-tags": ({"tags": "b, a"}, {"ours", "ab"}),
+        "zone": ({"zone": "us-central1-b"}, {"ours", "far"}),
+        "zone-and-tag": ({"zone": ZONE, "tags": "a"}, {"ours", "a", "ab"}),
+    },
 )
 def test_cloud_list_chooses_what_is_managed_never_what_exists_t5(
     gce: GceServer, listing: dict[str, str], managed: set[str]
@@ -204,12 +200,12 @@ def test_a_node_is_asked_for_by_its_number_not_by_its_name(gce: GceServer) -> No
     assert all(call.path["instance"] in (made.id, again) for call in gce.called("instances.get"))
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param(lambda told: told.update(name="another", id="12345"), id="another-project"),
-        pytest.param(lambda told: told.pop("id"), id="no-number"),
-    ],
+    {
+        "another-project": lambda told: told.update(name="another", id="12345"),
+        "no-number": lambda told: told.pop("id"),
+    },
 )
 def test_another_project_than_the_files_is_no_account_l5(
     gce: GceServer, change: Callable[[Any], object]

@@ -12,6 +12,7 @@ from google.auth.transport.requests import Request
 from google.oauth2 import credentials, service_account
 
 from nodemanager.core.model.world import CloudState, LeftoverKind, Outcome, Tags
+from tests.cases import cases
 from tests.cloud.gce import auth as gce_auth
 from tests.cloud.gce.helpers import POOL, PROJECT, ZONE, add_disk, cloud, order
 from tests.cloud.gce.server import GceServer
@@ -198,37 +199,30 @@ def test_the_sdk_waits_for_an_operation_that_finishes_later(
     assert instances.get(project=PROJECT, zone=ZONE, instance="slow").status == "RUNNING"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("verb", "path", "body", "said"),
-    [
-        pytest.param("GET", "/compute/v1/projects/p/nodes", None, "no such method", id="path"),
-        pytest.param("PUT", INSTANCES, {}, "no such method", id="verb"),
-        pytest.param("GET", f"{INSTANCES}?state=up", None, "unknown parameter state", id="query"),
-        pytest.param("GET", f"{INSTANCES}?maxResults=x", None, "no whole number", id="typed-query"),
-        pytest.param("GET", f"{INSTANCES}?maxResults=-1", None, "out of range", id="range"),
-        pytest.param("GET", f"{INSTANCES}/Upper", None, "does not match", id="pattern"),
-        pytest.param("GET", INSTANCES, {}, "a body where none is taken", id="no-body"),
-        pytest.param("POST", INSTANCES, {"name": "a", "tag": 1}, "body.tag is unknown", id="field"),
-        pytest.param(
-            "POST", INSTANCES, {"name": "a", "tags": {"items": "x"}}, "is no array", id="array"
-        ),
-        pytest.param("POST", INSTANCES, {"name": 7}, "body.name is no string", id="type"),
-        pytest.param("POST", INSTANCES, {"name": "A.b"}, "does not match", id="name"),
-        pytest.param(
-            "POST", INSTANCES, {"name": "a", "status": "RUNNING"}, "for output only", id="output"
-        ),
-        pytest.param(
-            "POST", INSTANCES, {"name": "a", "labels": {"a": 1}}, "labels.a is no string", id="map"
-        ),
-        pytest.param(
+    {
+        "path": ("GET", "/compute/v1/projects/p/nodes", None, "no such method"),
+        "verb": ("PUT", INSTANCES, {}, "no such method"),
+        "query": ("GET", f"{INSTANCES}?state=up", None, "unknown parameter state"),
+        "typed-query": ("GET", f"{INSTANCES}?maxResults=x", None, "no whole number"),
+        "range": ("GET", f"{INSTANCES}?maxResults=-1", None, "out of range"),
+        "pattern": ("GET", f"{INSTANCES}/Upper", None, "does not match"),
+        "no-body": ("GET", INSTANCES, {}, "a body where none is taken"),
+        "field": ("POST", INSTANCES, {"name": "a", "tag": 1}, "body.tag is unknown"),
+        "array": ("POST", INSTANCES, {"name": "a", "tags": {"items": "x"}}, "is no array"),
+        "type": ("POST", INSTANCES, {"name": 7}, "body.name is no string"),
+        "name": ("POST", INSTANCES, {"name": "A.b"}, "does not match"),
+        "output": ("POST", INSTANCES, {"name": "a", "status": "RUNNING"}, "for output only"),
+        "map": ("POST", INSTANCES, {"name": "a", "labels": {"a": 1}}, "labels.a is no string"),
+        "enum": (
             "POST",
             INSTANCES,
             {"name": "a", "scheduling": {"provisioningModel": "CHEAP"}},
             "is not one of",
-            id="enum",
         ),
-        pytest.param("POST", INSTANCES, {"labels": {}}, "body.name is missing", id="required"),
-    ],
+        "required": ("POST", INSTANCES, {"labels": {}}, "body.name is missing"),
+    },
 )
 def test_a_request_that_google_does_not_describe_is_noticed(
     gce: GceServer, token: str, verb: str, path: str, body: Any, said: str

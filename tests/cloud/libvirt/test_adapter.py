@@ -41,6 +41,7 @@ from nodemanager.errors import (
     LeftAlone,
     MalformedId,
 )
+from tests.cases import cases
 from tests.cloud.cloud_config import cloud_config
 from tests.cloud.libvirt import driver as libvirt_driver
 from tests.cloud.libvirt.driver import POOL, Uploading, by_hand, volumes
@@ -480,24 +481,20 @@ def tagged(*tags: tuple[str, str], attributes: str = "") -> str:
 POOL_OF_OURS, RECORD_OF_OURS = ("nodemanager-pool", "mine"), ("nodemanager-record", RECORD)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("metadata", "problem"),
-    [
-        pytest.param(
+    {
+        "doubled": (
             tagged(POOL_OF_OURS, RECORD_OF_OURS, RECORD_OF_OURS),
             "the tag nodemanager-record twice",
-            id="doubled",
         ),
-        pytest.param(tagged(POOL_OF_OURS, ("nodemanager-record", "")), "no tag", id="empty"),
-        pytest.param(
-            f"<n:node xmlns:n='{URI}'><n:tag>{RECORD}</n:tag></n:node>", "no tag", id="nameless"
-        ),
-        pytest.param(
+        "empty": (tagged(POOL_OF_OURS, ("nodemanager-record", "")), "no tag"),
+        "nameless": (f"<n:node xmlns:n='{URI}'><n:tag>{RECORD}</n:tag></n:node>", "no tag"),
+        "another-name-space": (
             f"<n:node xmlns:n='{URI}'><tag name='nodemanager-record'>{RECORD}</tag></n:node>",
             "no tag",
-            id="another-name-space",
         ),
-    ],
+    },
 )
 def test_a_domain_with_damaged_metadata_is_listed_and_no_evidence_p3(
     cloud: LibcloudCloud, hypervisor: Any, metadata: str, problem: str

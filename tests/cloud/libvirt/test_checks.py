@@ -10,6 +10,7 @@ import pytest
 
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.core.model.world import Size
+from tests.cases import cases
 from tests.cloud.asking import asked
 from tests.cloud.libvirt import driver as libvirt_driver
 from tests.cloud.libvirt.driver import Uploading
@@ -67,13 +68,13 @@ def test_a_connection_that_may_only_read_is_told(
 # Room.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cores", "ram_mb", "mark"),
-    [
-        pytest.param(16, HOST_MB - 512, CheckStatus.FINE, id="all-of-the-host"),
-        pytest.param(17, 512, CheckStatus.WARNING, id="more-cores"),
-        pytest.param(1, HOST_MB, CheckStatus.FAILED, id="more-memory"),
-    ],
+    {
+        "all-of-the-host": (16, HOST_MB - 512, CheckStatus.FINE),
+        "more-cores": (17, 512, CheckStatus.WARNING),
+        "more-memory": (1, HOST_MB, CheckStatus.FAILED),
+    },
 )
 def test_one_node_must_fit_on_the_host(
     hypervisor: Any, cores: int, ram_mb: int, mark: CheckStatus

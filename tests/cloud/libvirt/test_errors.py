@@ -9,6 +9,7 @@ import pytest
 from nodemanager.cloud.libvirt import errors as libvirt_errors
 from nodemanager.cloud.libvirt.errors import is_lost, typed
 from nodemanager.errors import BadRequest, CapacityUnavailable, CloudError, Unauthorized
+from tests.cases import cases
 
 RPC, STORAGE, QEMU = 7, 18, 10
 
@@ -30,30 +31,27 @@ class Refusal(Exception):
         return self._all[2]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("error", "undone", "kind"),
-    [
-        pytest.param(Refusal(45), False, Unauthorized, id="auth-failed"),
-        pytest.param(Refusal(88), True, Unauthorized, id="access-denied"),
-        pytest.param(Refusal(42), False, BadRequest, id="no-domain"),
-        pytest.param(Refusal(67), False, BadRequest, id="config-unsupported"),
-        pytest.param(Refusal(1), False, CloudError, id="internal"),
-        pytest.param(Refusal(1), True, BadRequest, id="internal-undone"),
-        pytest.param(Refusal(9), True, BadRequest, id="failed-undone"),
-        pytest.param(
+    {
+        "auth-failed": (Refusal(45), False, Unauthorized),
+        "access-denied": (Refusal(88), True, Unauthorized),
+        "no-domain": (Refusal(42), False, BadRequest),
+        "config-unsupported": (Refusal(67), False, BadRequest),
+        "internal": (Refusal(1), False, CloudError),
+        "internal-undone": (Refusal(1), True, BadRequest),
+        "failed-undone": (Refusal(9), True, BadRequest),
+        "no-memory": (
             Refusal(1, "qemu: cannot set up guest memory 'pc.ram': Cannot allocate memory"),
             True,
             CapacityUnavailable,
-            id="no-memory",
         ),
-        pytest.param(
-            Refusal(38, "cannot write", STORAGE, errno.ENOSPC), True, CapacityUnavailable, id="full"
-        ),
-        pytest.param(Refusal(38, "Broken pipe", RPC), False, CloudError, id="cut"),
-        pytest.param(Refusal(38, "Broken pipe", RPC), True, CloudError, id="cut-undone"),
-        pytest.param(Refusal(38, "No space left", RPC, errno.ENOSPC), True, CloudError, id="rpc"),
-        pytest.param(Refusal(68), True, CloudError, id="time-out"),
-    ],
+        "full": (Refusal(38, "cannot write", STORAGE, errno.ENOSPC), True, CapacityUnavailable),
+        "cut": (Refusal(38, "Broken pipe", RPC), False, CloudError),
+        "cut-undone": (Refusal(38, "Broken pipe", RPC), True, CloudError),
+        "rpc": (Refusal(38, "No space left", RPC, errno.ENOSPC), True, CloudError),
+        "time-out": (Refusal(68), True, CloudError),
+    },
 )
 def test_a_code_means_one_thing_u6(error: Refusal, undone: bool, kind: type[CloudError]) -> None:
     ours = typed(error, "create compute1", undone=undone)

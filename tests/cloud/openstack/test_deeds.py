@@ -19,6 +19,7 @@ from nodemanager.errors import (
     Throttled,
     Unauthorized,
 )
+from tests.cases import cases
 from tests.cloud.openstack.account import SERVER_GROUP, network, server_group
 from tests.cloud.openstack.helpers import by_hand, cloud, order
 from tests.cloud.openstack.nova import NO_VALID_HOST
@@ -135,14 +136,14 @@ def test_a_name_that_none_or_several_have_makes_no_server(
     assert openstack.called(CREATE) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "answer",
-    [
-        pytest.param(refusal(500), id="500"),
-        pytest.param(plain(502, "<h1>nginx</h1>"), id="a-proxy-s-502"),
-        pytest.param(refusal(401), id="401"),
-        pytest.param(lambda: None, id="cut"),
-    ],
+    {
+        "500": refusal(500),
+        "a-proxy-s-502": plain(502, "<h1>nginx</h1>"),
+        "401": refusal(401),
+        "cut": lambda: None,
+    },
 )
 def test_a_create_that_was_answered_stays_created_whatever_the_next_question_gives(
     openstack: OpenStackServer, answer: Any
@@ -161,49 +162,43 @@ def test_the_admin_s_password_in_the_answer_is_kept_nowhere(openstack: OpenStack
     assert "sEcrEt" not in repr(made)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answer", "expected", "definite"),
-    [
-        pytest.param(
+    {
+        "quota": (
             refusal(403, "Quota exceeded for cores: Requested 8, but already used 4 of 8 cores"),
             QuotaExceeded,
             True,
-            id="quota",
         ),
-        pytest.param(
-            refusal(403, "Maximum number of ports exceeded"), QuotaExceeded, True, id="ports"
-        ),
-        pytest.param(
+        "ports": (refusal(403, "Maximum number of ports exceeded"), QuotaExceeded, True),
+        "policy": (
             refusal(403, "Policy doesn't allow os_compute_api:servers:create to be performed."),
             Unauthorized,
             True,
-            id="policy",
         ),
-        pytest.param(refusal(401, "no"), Unauthorized, True, id="401"),
-        pytest.param(plain(401, "Authentication required"), Unauthorized, True, id="401-text"),
-        pytest.param(refusal(400, "Invalid key_name provided."), BadRequest, True, id="400"),
-        pytest.param(
+        "401": (refusal(401, "no"), Unauthorized, True),
+        "401-text": (plain(401, "Authentication required"), Unauthorized, True),
+        "400": (refusal(400, "Invalid key_name provided."), BadRequest, True),
+        "zone": (
             refusal(400, "The requested availability zone is not available"),
             BadRequest,
             True,
-            id="zone",
         ),
-        pytest.param(
+        "409": (
             refusal(409, "Multiple possible networks found, use a Network ID to be more specific."),
             BadRequest,
             True,
-            id="409",
         ),
-        pytest.param(refusal(413, "slow", "30"), Throttled, True, id="413"),
-        pytest.param(refusal(429, "slow", "30"), Throttled, True, id="429"),
-        pytest.param(plain(429, "slow"), Throttled, True, id="a-proxy-s-429"),
-        pytest.param(refusal(500, NO_VALID_HOST), CapacityUnavailable, True, id="capacity"),
-        pytest.param(refusal(500, "Unexpected API Error."), CloudError, False, id="500"),
-        pytest.param(refusal(503, "busy", "30"), CloudError, False, id="503"),
-        pytest.param(plain(504, "<h1>nginx</h1>"), CloudError, False, id="a-proxy-s-504"),
-        pytest.param(plain(413, "<h1>nginx</h1>"), ForeignAnswer, False, id="a-proxy-s-413"),
-        pytest.param(lambda: None, CloudError, False, id="cut"),
-    ],
+        "413": (refusal(413, "slow", "30"), Throttled, True),
+        "429": (refusal(429, "slow", "30"), Throttled, True),
+        "a-proxy-s-429": (plain(429, "slow"), Throttled, True),
+        "capacity": (refusal(500, NO_VALID_HOST), CapacityUnavailable, True),
+        "500": (refusal(500, "Unexpected API Error."), CloudError, False),
+        "503": (refusal(503, "busy", "30"), CloudError, False),
+        "a-proxy-s-504": (plain(504, "<h1>nginx</h1>"), CloudError, False),
+        "a-proxy-s-413": (plain(413, "<h1>nginx</h1>"), ForeignAnswer, False),
+        "cut": (lambda: None, CloudError, False),
+    },
 )
 def test_a_refusal_says_what_to_do_next_d6_u6(
     openstack: OpenStackServer, answer: Any, expected: type[CloudError], definite: bool
@@ -219,33 +214,28 @@ def test_a_refusal_says_what_to_do_next_d6_u6(
     assert caught.value.retry_after == (30.0 if wants else None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("status", "body", "expected"),
-    [
-        pytest.param(
+    {
+        "neutron-quota": (
             409,
             b'{"NeutronError": {"type": "OverQuota", "message": "for resources: [\'port\']."}}',
             QuotaExceeded,
-            id="neutron-quota",
         ),
-        pytest.param(
+        "cinder-quota": (
             413,
             b'{"overLimit": {"code": 413, "message": "VolumeLimitExceeded: over the limit"}}',
             QuotaExceeded,
-            id="cinder-quota",
         ),
-        pytest.param(
+        "unified-limits": (
             403,
             b'{"forbidden": {"code": 403, "message": "Project a is over a limit for [VCPU]"}}',
             QuotaExceeded,
-            id="unified-limits",
         ),
-        pytest.param(
-            406, b'{"x": {"message": "Version 2.69 is not supported"}}', BadRequest, id="old"
-        ),
-        pytest.param(400, b"[1]", BadRequest, id="a-list"),
-        pytest.param(400, b'{"message": 7}', BadRequest, id="odd"),
-    ],
+        "old": (406, b'{"x": {"message": "Version 2.69 is not supported"}}', BadRequest),
+        "a-list": (400, b"[1]", BadRequest),
+        "odd": (400, b'{"message": 7}', BadRequest),
+    },
 )
 def test_each_service_s_words_are_understood(
     status: int, body: bytes, expected: type[CloudError]
@@ -304,14 +294,14 @@ def test_the_sizes_are_the_flavors(openstack: OpenStackServer) -> None:
     assert (large.cores, large.ram_mb, large.scratch_mb, large.price) == (4, 8192, 180_000, None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("image", "told"),
-    [
-        pytest.param("another", "there is none of that name", id="name"),
-        pytest.param("33333333-3333-4333-8333-333333333333", "No image found with ID", id="id"),
-        pytest.param("twice", "2 have it", id="twice"),
-        pytest.param("queued", "its state is queued", id="state"),
-    ],
+    {
+        "name": ("another", "there is none of that name"),
+        "id": ("33333333-3333-4333-8333-333333333333", "No image found with ID"),
+        "twice": ("twice", "2 have it"),
+        "state": ("queued", "its state is queued"),
+    },
 )
 def test_an_image_that_no_node_can_boot_from_is_told(
     openstack: OpenStackServer, image: str, told: str

@@ -8,6 +8,7 @@ import pytest
 
 from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import CloudError, IncompleteListing, LeftAlone
+from tests.cases import cases
 from tests.cloud.faults import Reply
 from tests.cloud.openstack.helpers import (
     by_hand,
@@ -56,13 +57,13 @@ def test_a_port_that_only_administrators_may_delete_is_left_alone(
     assert ports_of(openstack, made.id) == [pinned.id]
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
-    [
-        pytest.param({"name": "alice's"}, id="named"),
-        pytest.param({"name": "", "tags": ["owner=alice"]}, id="tagged"),
-        pytest.param({"name": "", "description": "alice's"}, id="described"),
-    ],
+    {
+        "named": {"name": "alice's"},
+        "tagged": {"name": "", "tags": ["owner=alice"]},
+        "described": {"name": "", "description": "alice's"},
+    },
 )
 def test_a_port_that_nova_did_not_make_is_not_ours(
     openstack: OpenStackServer, fields: dict[str, Any]
@@ -122,13 +123,13 @@ def test_a_volume_takes_its_time_to_go(openstack: OpenStackServer) -> None:
     assert len(openstack.called("volume DELETE /volumes/{id}")) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("error", "expected"),
-    [
-        pytest.param(neutron(404, "PortNotFound", "gone"), Outcome.GONE, id="gone"),
-        pytest.param(neutron(409, "PortInUse", "in use"), Outcome.ACCEPTED, id="in-use"),
-        pytest.param(refused(503, "later"), None, id="503"),
-    ],
+    {
+        "gone": (neutron(404, "PortNotFound", "gone"), Outcome.GONE),
+        "in-use": (neutron(409, "PortInUse", "in use"), Outcome.ACCEPTED),
+        "503": (refused(503, "later"), None),
+    },
 )
 def test_what_a_refused_delete_means(
     openstack: OpenStackServer, error: Any, expected: Outcome | None

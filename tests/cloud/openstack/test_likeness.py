@@ -14,6 +14,7 @@ import pytest
 import requests
 
 from nodemanager.cloud.openstack.wire import MICROVERSION
+from tests.cases import cases
 from tests.cloud.openstack import schema as openstack_schema
 from tests.cloud.openstack.server import PASSWORD, PROJECT, USER, shared
 from tests.cloud.openstack.things import ADDRESS, IMAGE, NETWORK
@@ -148,34 +149,29 @@ def test_a_question_is_answered_alike(
     assert says in answer.text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "status", "says"),
-    [
-        pytest.param({"networks": MISSING}, 400, "'networks' is a required", id="no-networks"),
-        pytest.param({"imageRef": MISSING}, 400, "Missing imageRef attribute", id="no-image"),
-        pytest.param({"name": MISSING}, 400, "'name' is a required", id="no-name"),
-        pytest.param({"surprise": 1}, 400, "Additional properties are not allowed", id="surprise"),
-        pytest.param({"flavorRef": NONE}, 400, f"Flavor {NONE} could not be found", id="flavor"),
-        pytest.param({"imageRef": NONE}, 400, "Can not find requested image", id="image"),
-        pytest.param({"key_name": "nobody's"}, 400, "Invalid key_name provided", id="key"),
-        pytest.param({"availability_zone": "x"}, 400, "zone is not available", id="zone"),
-        pytest.param(
-            {"networks": [{"uuid": NONE}]}, 400, f"Network {NONE} could not be", id="network"
-        ),
-        pytest.param(
-            {"security_groups": [{"name": "x"}]}, 400, "Unable to find security_group", id="group"
-        ),
-        pytest.param({"user_data": 65_536 * "a"}, 400, "too long", id="user-data"),
-        pytest.param({"metadata": {"a": 256 * "b"}}, 400, "too long", id="metadata-value"),
-        pytest.param({"metadata": {"a/b": "c"}}, 400, "does not match any", id="metadata-name"),
-        pytest.param({"metadata": {"ä": "c"}}, 400, "does not match any", id="metadata-umlaut"),
-        pytest.param(
+    {
+        "no-networks": ({"networks": MISSING}, 400, "'networks' is a required"),
+        "no-image": ({"imageRef": MISSING}, 400, "Missing imageRef attribute"),
+        "no-name": ({"name": MISSING}, 400, "'name' is a required"),
+        "surprise": ({"surprise": 1}, 400, "Additional properties are not allowed"),
+        "flavor": ({"flavorRef": NONE}, 400, f"Flavor {NONE} could not be found"),
+        "image": ({"imageRef": NONE}, 400, "Can not find requested image"),
+        "key": ({"key_name": "nobody's"}, 400, "Invalid key_name provided"),
+        "zone": ({"availability_zone": "x"}, 400, "zone is not available"),
+        "network": ({"networks": [{"uuid": NONE}]}, 400, f"Network {NONE} could not be"),
+        "group": ({"security_groups": [{"name": "x"}]}, 400, "Unable to find security_group"),
+        "user-data": ({"user_data": 65_536 * "a"}, 400, "too long"),
+        "metadata-value": ({"metadata": {"a": 256 * "b"}}, 400, "too long"),
+        "metadata-name": ({"metadata": {"a/b": "c"}}, 400, "does not match any"),
+        "metadata-umlaut": ({"metadata": {"ä": "c"}}, 400, "does not match any"),
+        "metadata-items": (
             {"metadata": {f"a{number}": "" for number in range(129)}},
             403,
             "Maximum number of metadata items exceeds 128",
-            id="metadata-items",
         ),
-    ],
+    },
 )
 def test_an_order_is_refused_alike(
     site: Site, changes: dict[str, Any], status: int, says: str
@@ -185,17 +181,16 @@ def test_an_order_is_refused_alike(
     assert says in answer.text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("beside", "says"),
-    [
-        pytest.param(
+    {
+        "no-such-group": (
             {"os:scheduler_hints": {"group": NONE}},
             f"Instance group {NONE} could not be found",
-            id="no-such-group",
         ),
-        pytest.param({"os:scheduler_hints": {"group": "apart"}}, "Invalid input", id="by-name"),
-        pytest.param({"surprise": 1}, "Additional properties are not allowed", id="surprise"),
-    ],
+        "by-name": ({"os:scheduler_hints": {"group": "apart"}}, "Invalid input"),
+        "surprise": ({"surprise": 1}, "Additional properties are not allowed"),
+    },
 )
 def test_what_is_beside_an_order_is_refused_alike(
     site: Site, beside: dict[str, Any], says: str
@@ -205,13 +200,13 @@ def test_what_is_beside_an_order_is_refused_alike(
     assert says in answer.text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("version", "expected"),
-    [
-        pytest.param("2.999", (406, "computeFault"), id="newer"),
-        pytest.param("nonsense", (400, "badRequest"), id="nonsense"),
-        pytest.param("2.1", (200, "servers"), id="oldest"),
-    ],
+    {
+        "newer": ("2.999", (406, "computeFault")),
+        "nonsense": ("nonsense", (400, "badRequest")),
+        "oldest": ("2.1", (200, "servers")),
+    },
 )
 def test_microversions_are_alike(site: Site, version: str, expected: tuple[int, str]) -> None:
     given = {"OpenStack_API_Version": f"compute {version}"}
@@ -233,10 +228,7 @@ def test_a_wrong_token_is_refused_alike(
     assert outline(site.ask("GET", service, path, X_Auth_Token="wrong")) == expected
 
 
-@pytest.mark.parametrize(
-    ("credential", "expected"),
-    [pytest.param({"id": "gone", "secret": "x"}, (404, "error"), id="withdrawn")],
-)
+@cases(("credential", "expected"), {"withdrawn": ({"id": "gone", "secret": "x"}, (404, "error"))})
 def test_a_credential_is_refused_alike(
     site: Site, credential: dict[str, str], expected: tuple[int, str]
 ) -> None:

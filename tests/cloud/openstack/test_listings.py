@@ -19,6 +19,7 @@ from nodemanager.errors import (
     IncompleteListing,
     Throttled,
 )
+from tests.cases import cases
 from tests.cloud.faults import Reply, truncated
 from tests.cloud.openstack import schema as openstack_schema
 from tests.cloud.openstack.helpers import by_hand, cloud, order
@@ -132,19 +133,17 @@ def test_the_first_page_is_asked_for_without_any_parameter(openstack: OpenStackS
     assert first.headers["openstack-api-version"] == "compute 2.69"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fault", "expected"),
-    [
-        pytest.param({"after": truncated}, IncompleteListing, id="half-an-answer"),
-        pytest.param({"after": changed(lambda body: {})}, IncompleteListing, id="no-servers"),
-        pytest.param(
-            {"after": changed(lambda body: {"servers": None})}, IncompleteListing, id="none"
-        ),
-        pytest.param({"after": changed(lambda body: [])}, ForeignAnswer, id="a-list"),
-        pytest.param({"after": changed(lambda body: {"flavors": []})}, IncompleteListing, id="odd"),
-        pytest.param({"before": plain(204, "")}, IncompleteListing, id="no-content"),
-        pytest.param({"before": refusal(413, retry_after="7")}, Throttled, id="413"),
-    ],
+    {
+        "half-an-answer": ({"after": truncated}, IncompleteListing),
+        "no-servers": ({"after": changed(lambda body: {})}, IncompleteListing),
+        "none": ({"after": changed(lambda body: {"servers": None})}, IncompleteListing),
+        "a-list": ({"after": changed(lambda body: [])}, ForeignAnswer),
+        "odd": ({"after": changed(lambda body: {"flavors": []})}, IncompleteListing),
+        "no-content": ({"before": plain(204, "")}, IncompleteListing),
+        "413": ({"before": refusal(413, retry_after="7")}, Throttled),
+    },
 )
 def test_an_odd_answer_is_never_an_empty_listing(
     openstack: OpenStackServer, fault: dict[str, Any], expected: type[CloudError]

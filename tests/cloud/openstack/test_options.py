@@ -20,6 +20,7 @@ from nodemanager.cloud.openstack import options as openstack_options
 from nodemanager.config import load
 from nodemanager.core.model.world import Size
 from nodemanager.errors import ConfigError
+from tests.cases import cases
 from tests.cloud.cloud_config import cloud_config
 from tests.fakes.clock import ManualClock
 
@@ -141,59 +142,51 @@ def test_no_repr_shows_a_secret() -> None:
         assert "a-secret" not in repr(read(credentials))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("sections", "told"),
-    [
-        pytest.param(
+    {
+        "nothing": (
             {"credentials": {}},
             [
                 "[Cloud Credentials] auth_url: is missing",
                 "[Cloud Credentials] application_credential_id: is missing, with its secret; or",
             ],
-            id="nothing",
         ),
-        pytest.param(
+        "no-secret": (
             {"credentials": {**CREDENTIAL, "application_credential_secret": ""}},
             ["[Cloud Credentials] application_credential_secret: is missing"],
-            id="no-secret",
         ),
-        pytest.param(
+        "both": (
             {"credentials": {**CREDENTIAL, "project": "p", "username": "u"}},
             [
                 "[Cloud Credentials] username: contradicts application_credential_id",
                 "[Cloud Credentials] project: contradicts application_credential_id",
             ],
-            id="both",
         ),
-        pytest.param(
+        "no-password": (
             {"credentials": {**PASSWORD, "password": ""}},
             ["[Cloud Credentials] password: is missing: username needs it"],
-            id="no-password",
         ),
-        pytest.param(
+        "no-project": (
             {"credentials": {**PASSWORD, "project": ""}},
             ["[Cloud Credentials] project: is missing: its name, or its id as project_id"],
-            id="no-project",
         ),
-        pytest.param(
+        "project-twice": (
             {"credentials": {**PASSWORD, "project_id": "p"}},
             ["[Cloud Credentials] project_id: contradicts project: give one of them"],
-            id="project-twice",
         ),
-        pytest.param(
+        "plain-http": (
             {"credentials": {**CREDENTIAL, "auth_url": "http://keystone.example.org/v3"}},
             ["[Cloud Credentials] auth_url = http://keystone.example.org/v3: plain http"],
-            id="plain-http",
         ),
-        pytest.param(
+        "odd-values": (
             {"credentials": {**CREDENTIAL, "interface": "secret", "timeout": "0"}},
             [
                 "[Cloud Credentials] interface = secret: not one of public, internal, admin",
                 "[Cloud Credentials] timeout = 0: not a number above zero",
             ],
-            id="odd-values",
         ),
-        pytest.param(
+        "create": (
             {
                 "create": {
                     "server_group": "apart",
@@ -210,30 +203,26 @@ def test_no_repr_shows_a_secret() -> None:
                 "[Cloud Create] hint:query: is empty; leave it out",
                 "[Cloud Create] config_drive = perhaps: neither yes nor no",
             ],
-            id="create",
         ),
-        pytest.param(
+        "volume": (
             {"create": {**IMAGE, "boot_volume_type": "ssd"}},
             ["[Cloud Create] boot_volume_type = ssd: needs boot_volume_gb"],
-            id="volume",
         ),
-        pytest.param(
+        "metadata": (
             {"create": {**IMAGE, "metadata:nodemanager-pool": "x", "metadata:a": 256 * "x"}},
             [
                 "[Cloud Create] metadata:nodemanager-pool: nodemanager itself sets this one",
                 "[Cloud Create] metadata:a: longer than nova's 255 characters",
             ],
-            id="metadata",
         ),
-        pytest.param(
+        "metadata-names": (
             {"listing": {"metadata:größe": "x"}, "create": {**IMAGE, "metadata:a/b": "x"}},
             [
                 "[Cloud List] metadata:größe: nova takes only letters of ASCII",
                 "[Cloud Create] metadata:a/b: nova takes only letters of ASCII",
             ],
-            id="metadata-names",
         ),
-    ],
+    },
 )
 def test_every_problem_is_told_at_once(sections: dict[str, Any], told: list[str]) -> None:
     found = problems(**sections)
@@ -399,31 +388,17 @@ def test_the_usual_place_of_clouds_yaml_is_looked_at(
     assert read({"cloud": "horizon"})[0].region == "R1"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "told"),
-    [
-        pytest.param(
-            {"cloud": "horizn"}, "cloud = horizn: the file has no such cloud; it has", id="name"
-        ),
-        pytest.param(
-            {"cloud": "odd"},
-            "cloud = odd: nodemanager does not understand its auth.passcode",
-            id="odd",
-        ),
-        pytest.param(
-            {"cloud": "vendor"},
-            "cloud = vendor: nodemanager knows no vendor profiles",
-            id="profile",
-        ),
-        pytest.param(
-            {"cloud": "broken"}, "cloud = broken: the file has no such cloud", id="broken"
-        ),
-        pytest.param({}, "clouds_yaml = ", id="no-cloud"),
-        pytest.param(
-            {"cloud": "x", "clouds_yaml": "/none"}, "clouds_yaml: there is no /none", id="no-file"
-        ),
-        pytest.param({"cloud": "x", "clouds_yaml": __file__}, "clouds_yaml = ", id="no-yaml"),
-    ],
+    {
+        "name": ({"cloud": "horizn"}, "cloud = horizn: the file has no such cloud; it has"),
+        "odd": ({"cloud": "odd"}, "cloud = odd: nodemanager does not understand its auth.passcode"),
+        "profile": ({"cloud": "vendor"}, "cloud = vendor: nodemanager knows no vendor profiles"),
+        "broken": ({"cloud": "broken"}, "cloud = broken: the file has no such cloud"),
+        "no-cloud": ({}, "clouds_yaml = "),
+        "no-file": ({"cloud": "x", "clouds_yaml": "/none"}, "clouds_yaml: there is no /none"),
+        "no-yaml": ({"cloud": "x", "clouds_yaml": __file__}, "clouds_yaml = "),
+    },
 )
 def test_what_is_wrong_with_clouds_yaml_is_told_without_its_values(
     clouds: str, given: dict[str, str], told: str

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from nodemanager.errors import BadRequest, CloudError, ForeignAnswer, Throttled, Unauthorized
+from tests.cases import cases
 from tests.cloud.faults import Reply, truncated
 from tests.cloud.openstack.helpers import BY_CREDENTIAL, BY_PASSWORD, cloud, order
 from tests.cloud.openstack.server import PROJECT_ID, OpenStackServer, changed, plain, refusal
@@ -24,17 +25,18 @@ TOKENS, LIST = "identity POST /auth/tokens", "compute GET /servers/detail"
 CREATE = "compute POST /servers"
 
 
-@pytest.mark.parametrize(
+@cases(
     "credentials",
-    [
-        pytest.param(BY_CREDENTIAL, id="application-credential"),
-        pytest.param(BY_PASSWORD, id="password"),
-        pytest.param(
-            {"username": "manager", "password": "s3cret-password", "project_id": PROJECT_ID},
-            id="project-id",
-        ),
-        pytest.param({**BY_PASSWORD, "region": "RegionOne", "interface": "internal"}, id="region"),
-    ],
+    {
+        "application-credential": BY_CREDENTIAL,
+        "password": BY_PASSWORD,
+        "project-id": {
+            "username": "manager",
+            "password": "s3cret-password",
+            "project_id": PROJECT_ID,
+        },
+        "region": {**BY_PASSWORD, "region": "RegionOne", "interface": "internal"},
+    },
 )
 def test_the_credentials_lead_to_the_project(
     openstack: OpenStackServer, credentials: dict[str, str]
@@ -128,18 +130,18 @@ def test_a_token_for_another_project_is_not_used_until_the_account_is_told_l5(
     assert ours.list_nodes().complete
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fault", "expected"),
-    [
-        pytest.param({"before": plain(200, "<h1>Welcome</h1>")}, ForeignAnswer, id="a-web-page"),
-        pytest.param({"before": plain(404, "<h1>nginx</h1>")}, ForeignAnswer, id="a-proxy-s-404"),
-        pytest.param({"before": plain(201, "<h1>Welcome</h1>")}, ForeignAnswer, id="no-json"),
-        pytest.param({"after": truncated}, ForeignAnswer, id="half"),
-        pytest.param({"after": changed(lambda body: {"token": {}})}, ForeignAnswer, id="empty"),
-        pytest.param({"before": refusal(503, retry_after="9")}, CloudError, id="503"),
-        pytest.param({"before": refusal(429, retry_after="9")}, Throttled, id="429"),
-        pytest.param({"before": lambda: None}, CloudError, id="cut"),
-    ],
+    {
+        "a-web-page": ({"before": plain(200, "<h1>Welcome</h1>")}, ForeignAnswer),
+        "a-proxy-s-404": ({"before": plain(404, "<h1>nginx</h1>")}, ForeignAnswer),
+        "no-json": ({"before": plain(201, "<h1>Welcome</h1>")}, ForeignAnswer),
+        "half": ({"after": truncated}, ForeignAnswer),
+        "empty": ({"after": changed(lambda body: {"token": {}})}, ForeignAnswer),
+        "503": ({"before": refusal(503, retry_after="9")}, CloudError),
+        "429": ({"before": refusal(429, retry_after="9")}, Throttled),
+        "cut": ({"before": lambda: None}, CloudError),
+    },
 )
 def test_an_odd_answer_of_keystone_is_an_error(
     openstack: OpenStackServer, fault: dict[str, Any], expected: type[CloudError]
