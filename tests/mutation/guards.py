@@ -892,11 +892,20 @@ GUARDS = (
         f"{_FENCES}test_a_write_that_is_under_way_ends_before_the_token_is_raised",
     ),
     TextMutant(
+        "L5",
+        "a registry's file that was replaced under a running daemon is another store's answers",
+        "sql/database.py",
+        "        if _file_at(path) != self._opened:",
+        "        if False:",
+        "tests/records/test_database.py::"
+        "test_a_file_that_is_not_the_opened_one_any_more_is_a_failure_until_it_is_back",
+    ),
+    TextMutant(
         "L6",
         "a new holder lists before it raises its token",
         "sql/database.py",
-        "        self._raise_fence()\n        with self._translated(), self._read_engine",
-        "        with self._translated(), self._read_engine",
+        "        self._raise_fence()\n        self._require_same_file()\n",
+        "        self._require_same_file()\n",
         f"{_FENCES}test_a_new_holder_raises_its_token_before_it_lists",
     ),
 )
