@@ -43,10 +43,10 @@ def translated(what: str, *, of_record: bool = False, slot_asked: bool = False) 
         yield
     except HttpError as error:
         status, headers = int(error.resp.status), error.resp
-        told = refusal(
+        failure = refusal(
             what, status, headers, error.content, of_record=of_record, slot_asked=slot_asked
         )
-        raise told from None
+        raise failure from None
     except (ssl.SSLError, ssl.CertificateError) as error:
         raise StoreError(f"{what}: its certificate is not trusted ({_text(error)})") from None
     except TimeoutError:
@@ -56,8 +56,8 @@ def translated(what: str, *, of_record: bool = False, slot_asked: bool = False) 
     except (httplib2.HttpLib2Error, http.client.HTTPException) as error:
         raise StoreError(f"{what}: {type(error).__name__}: the answer was cut off") from None
     except (GoogleError, ValueError, KeyError, RecursionError) as error:
-        told = StoreError(f"{what}: an answer that is not Arvados' ({type(error).__name__})")
-        raise told from None
+        failure = StoreError(f"{what}: an answer that is not Arvados' ({type(error).__name__})")
+        raise failure from None
     except (TypeError, AttributeError) as error:
         # The client lacks methods and parameters that the discovery document does not declare.
         raise StoreRefused(f"{what}: the server's API lacks it ({_text(error)})") from None
@@ -108,8 +108,8 @@ def retry_after(headers: Mapping[str, str], wall: Callable[[], float] = time.tim
     until = date_of(given)
     if until is None:
         return None
-    told = date_of(headers.get("date"))
-    return max(0.0, until - (wall() if told is None else told))
+    server_time = date_of(headers.get("date"))
+    return max(0.0, until - (wall() if server_time is None else server_time))
 
 
 def date_of(header: Any) -> float | None:

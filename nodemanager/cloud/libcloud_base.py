@@ -230,13 +230,13 @@ class LibcloudCloud:
         return node
 
     def finish(self, pending: str, place: str | None) -> str | CloudError | None:
-        told = self._call("ask how a create ended", self._provider.finish, pending)
-        if not isinstance(told, CodedRefusal):
-            return told
+        outcome = self._call("ask how a create ended", self._provider.finish, pending)
+        if not isinstance(outcome, CodedRefusal):
+            return outcome
         # It may quote the order, whose secrets nobody has at hand any more.
-        told.hide(())
-        error = self._provider.understand(told, "create") or translate(told, "create")
-        error.__cause__ = told
+        outcome.hide(())
+        error = self._provider.understand(outcome, "create") or translate(outcome, "create")
+        error.__cause__ = outcome
         return error if place is None else _full_place(error, place) or error
 
     def adopt(self, node_id: str, tags: Tags) -> None:
@@ -305,11 +305,11 @@ def _merged(listings: Sequence[Sequence[CloudNode]]) -> tuple[CloudNode, ...]:
     A node in two answers is one node. A node twice in one answer stays twice, so that the check for
     impossible listings sees it (L4).
     """
-    told = [nodes for nodes in listings if nodes]
-    if len(told) == 1 and len({node.id for node in told[0]}) == len(told[0]):
-        return tuple(told[0])
+    shown = [nodes for nodes in listings if nodes]
+    if len(shown) == 1 and len({node.id for node in shown[0]}) == len(shown[0]):
+        return tuple(shown[0])
     found: dict[str, list[CloudNode]] = {}
-    for nodes in told:
+    for nodes in shown:
         here: dict[str, list[CloudNode]] = {}
         for node in nodes:
             here.setdefault(node.id, []).append(node)

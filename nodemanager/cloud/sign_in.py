@@ -88,8 +88,8 @@ class SignInSession(requests.Session):
             return Unauthorized(f"{doing}: {describe(error, secrets)}")
         if self.last.status < 300:
             return ForeignAnswer(f"{doing}: the answer is no token ({type(error).__name__})")
-        told = _told(self.last)
-        said = " ".join(str(told.get(key, "")) for key in ("error", "error_description")).split()
+        content = _content_of(self.last)
+        said = " ".join(str(content.get(key, "")) for key in ("error", "error_description")).split()
         text = without_secrets(" ".join(said), secrets)[:_LONGEST]
         kind = type(error).__name__
         return Unauthorized(f"{doing}: HTTP {self.last.status}, {text or 'no reason'} ({kind})")
@@ -99,20 +99,20 @@ def _check(answer: Answer, text: str, metadata: bool) -> None:
     """Raise the error for an answer in which nobody speaks about the credentials."""
     if answer.status < 300:
         return
-    error = _told(answer).get("error")
+    error = _content_of(answer).get("error")
     if answer.status == 408 or str(error) in PASSING:
         raise CloudError(text, retry_after=answer.wait_asked_for)
     if answer.status == 429 or answer.status >= 500 or not (error or metadata):
         raise answer.of_a_proxy(text)
 
 
-def _told(answer: Answer) -> dict[str, Any]:
+def _content_of(answer: Answer) -> dict[str, Any]:
     """The JSON object of an answer; empty where it has none."""
     try:
-        told = foreign.loads(answer.content)
+        content = foreign.loads(answer.content)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _nobody_there(error: requests.RequestException) -> bool:

@@ -167,22 +167,22 @@ def json_of(
     beside it; a CloudError for an error without a code, and for what is no whole JSON.
     """
     try:
-        told = foreign.loads(answer.content)
+        content = foreign.loads(answer.content)
     except ValueError as error:
         raise without_code(answer, doing, "no whole JSON") from error
     if 200 <= answer.status < 300:
-        return told
-    code, message = said(told) if isinstance(told, dict) else ("", "")
+        return content
+    code, message = said(content) if isinstance(content, dict) else ("", "")
     if code:
         raise refusal(code, message, answer.status, answer.wait_asked_for)
     raise without_code(answer, doing, "an error without a code")
 
 
-def json_object(told: object, doing: str) -> dict[str, Any]:
+def json_object(content: object, doing: str) -> dict[str, Any]:
     """What was told, which must be an object; raises ForeignAnswer for anything else."""
-    if not isinstance(told, dict):
-        raise ForeignAnswer(f"{doing}: the answer is a {type(told).__name__}")
-    return told
+    if not isinstance(content, dict):
+        raise ForeignAnswer(f"{doing}: the answer is a {type(content).__name__}")
+    return content
 
 
 def each_page(
@@ -197,13 +197,13 @@ def each_page(
     while True:
         page = ask(mark)
         yield page
-        told = next_of(page)
-        if not told:
+        following = next_of(page)
+        if not following:
             return
-        if not isinstance(told, str) or told in seen or len(seen) >= MOST_PAGES:
+        if not isinstance(following, str) or following in seen or len(seen) >= MOST_PAGES:
             raise IncompleteListing(f"{doing}: the pages repeat endlessly")
-        seen.add(told)
-        mark = told
+        seen.add(following)
+        mark = following
 
 
 def without_code(answer: Answer, doing: str, found: str) -> CloudError:

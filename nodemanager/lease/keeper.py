@@ -86,7 +86,7 @@ class Keeper:
         self._term: Term | None = None
         self._seen: Sighting | None = None
         self._seen_at = 0.0
-        self._told: tuple[object, ...] | None = None
+        self._last_logged: tuple[object, ...] | None = None
         """What was said last of who has the lease."""
         self._lost = False
         self._ends = threading.Event()
@@ -169,8 +169,8 @@ class Keeper:
         if term is None:
             # One that comes back may lack the newest renewals: the watch begins anew.
             self._seen = None
-            if self._told != (str(error),):
-                self._told = (str(error),)
+            if self._last_logged != (str(error),):
+                self._last_logged = (str(error),)
                 self._tell(Event.LEASE_STANDBY, WARNING, holder=None, error=error)
         elif not term.holds():
             self._ended(term, error)
@@ -182,16 +182,16 @@ class Keeper:
             self._tell(Event.LEASE_LOST, WARNING, token=term.token, error=error)
 
     def _stands_by(self, row: LeaseRow) -> None:
-        told = (row.holder, row.token)
-        if self._told != told:
-            self._told = told
+        holding = (row.holder, row.token)
+        if self._last_logged != holding:
+            self._last_logged = holding
             self._tell(Event.LEASE_STANDBY, INFO, holder=row.holder, token=row.token)
 
     def _tell(self, event: Event, level: int, **fields: object) -> None:
         if event is not Event.LEASE_STANDBY:
-            self._told = None
-        told = {"pool": self._pool, "holder": self.holder, **fields}
-        self._log.event(event, level=level, **told)
+            self._last_logged = None
+        values = {"pool": self._pool, "holder": self.holder, **fields}
+        self._log.event(event, level=level, **values)
 
     # Its thread.
 

@@ -111,8 +111,8 @@ class OwnPool:
         settings = changed(settings, demand_polled=True, boot_fail_after=patience)
         journal = adapters.build_journal(own, clock)
         stack.callback(journal.close)
-        told = log.get("nodemanager.preflight")
-        told.listeners.append(lambda event, level, fields: inbox.put((event, fields)))
+        logger = log.get("nodemanager.preflight")
+        logger.listeners.append(lambda event, level, fields: inbox.put((event, fields)))
         timer = ThreadTimer(clock)
         timer.start()
         stack.callback(timer.stop)
@@ -132,7 +132,7 @@ class OwnPool:
             inputs,
             timer=timer,
             clock=clock,
-            log=told,
+            log=logger,
             on_death=lambda actor, error: inbox.put(StepFailed(f"{actor} died: {error}")),
             wishlist=demand,
         )

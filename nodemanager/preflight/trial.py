@@ -101,7 +101,7 @@ class Trial:
         self._pool = preflight_of(self.config.daemon.pool)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._decision: DecisionView | None = None
-        self._told: dict[Event, Mapping[str, Any]] = {}
+        self._logged: dict[Event, Mapping[str, Any]] = {}
         self._trouble = ""
         self._demand: tuple[Job, ...] = ()
         self._commands = OperatorCommands()
@@ -177,7 +177,7 @@ class Trial:
 
     def _boot(self, system: wiring.System) -> None:
         self.screen.doing(f"booting one {self.size.name}")
-        self._told.clear()
+        self._logged.clear()
         self._trouble = ""
         # Nodes of no pool count (D11), and on a store without compare-and-set the records of former
         # pre-flights that may not be used yet (U2, U6).
@@ -203,7 +203,7 @@ class Trial:
         left_s = ends_at - self.clock.boottime()
         self._until(lambda: self._has_pinged(record), left_s, self._why_silent)
         self._ended("ping", f"its first ping came in for {host}")
-        self._until(lambda: self._told.get(Event.NODE_PAIRED), LOOK_S)
+        self._until(lambda: self._logged.get(Event.NODE_PAIRED), LOOK_S)
         self._ended("pair", f"node and record are paired: {host}, slot {slot}")
 
     def _end(self, name: str = "end", if_held: CheckStatus = CheckStatus.FAILED) -> bool:
@@ -257,17 +257,17 @@ class Trial:
 
     def _created(self) -> Mapping[str, Any] | None:
         """The fields of `node.created`, once it was; raises Failed for a definite refusal."""
-        failed = self._told.pop(Event.NODE_SETUP_FAILED, None)
+        failed = self._logged.pop(Event.NODE_SETUP_FAILED, None)
         if failed is not None:
             self._trouble = str(failed.get("error"))
             if failed.get("definite"):
                 raise StepFailed(self._trouble, self._mend)
-        refused = self._told.get(Event.NODE_BOOT_REFUSED)
+        refused = self._logged.get(Event.NODE_BOOT_REFUSED)
         if refused is not None:
             self._trouble = self._trouble or f"no boot: {logfmt(refused)}"
         if refused is not None and self.clock.boottime() - self._step_began > REFUSED_S:
             raise StepFailed(f"no boot: {logfmt(refused)}", self._mend)
-        return self._told.get(Event.NODE_CREATED)
+        return self._logged.get(Event.NODE_CREATED)
 
     @property
     def _mend(self) -> str:
@@ -395,7 +395,7 @@ class Trial:
             self._dead = str(news)
         else:
             event, fields = news
-            self._told[event] = fields
+            self._logged[event] = fields
             if event is Event.NODE_CREATED:
                 self._created_at = self.clock.boottime()
             if event in TROUBLE:

@@ -355,8 +355,8 @@ def _version(item: Mapping[str, Any]) -> str:
     pings may share one; and from the attributes that a call happened to load, so two calls may
     differ.
     """
-    told = _ENCODE([item.get(name) for name in _JUDGED])
-    digest = hashlib.blake2b(told.encode(), digest_size=12).hexdigest()
+    encoded = _ENCODE([item.get(name) for name in _JUDGED])
+    digest = hashlib.blake2b(encoded.encode(), digest_size=12).hexdigest()
     return f"{item.get('modified_at')}-{digest}"
 
 

@@ -60,11 +60,11 @@ def pinged(
     address: str | None,
 ) -> None:
     """Remember a ping of a freed life; it replaces an earlier one."""
-    told = {"pinged_at": now_ns, "instance_id": instance_id, "ip_address": address}
+    values = {"pinged_at": now_ns, "instance_id": instance_id, "ip_address": address}
     connection.execute(
         sa.update(freed)
         .where(freed.c.uuid == uuid, freed.c.secret_digest == _digest(secret))
-        .values(told)
+        .values(values)
     )
 
 

@@ -242,13 +242,13 @@ class SlurmRecordStore:
     def _relay(
         self,
         connection: sa.Connection,
-        told: Iterable[tuple[rows.Row, SlurmNode]],
+        nodes: Iterable[tuple[rows.Row, SlurmNode]],
         controller: Controller,
         seen: _Seen,
     ) -> None:
         """Write what each node says to its record, as a ping only where it is a sign of life."""
         signs: list[tuple[rows.Row, rows.Row]] = []
-        for row, node in told:
+        for row, node in nodes:
             said = seats.news(row, node)
             values = dict(said.values)
             properties = seats.with_sizes(row["properties"], node.sizes)

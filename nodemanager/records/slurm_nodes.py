@@ -150,13 +150,13 @@ def read_nodes(output: str) -> tuple[SlurmNode, ...]:
     for line in output.splitlines():
         if not line.strip():
             continue
-        told: dict[str, str] = {}
+        fields: dict[str, str] = {}
         for key, said in _FIELD.findall(line):
             # What a reason or a comment says comes last, so the first word counts.
-            told.setdefault(key, said)
-        if "NodeName" not in told or "State" not in told:
+            fields.setdefault(key, said)
+        if "NodeName" not in fields or "State" not in fields:
             raise ValueError(f"{line[:60]!r} is no node")
-        node = _node(told)
+        node = _node(fields)
         if "cloud" not in node.words:
             continue
         if found.setdefault(node.name, node) is not node:
@@ -164,22 +164,22 @@ def read_nodes(output: str) -> tuple[SlurmNode, ...]:
     return tuple(found.values())
 
 
-def _node(told: Mapping[str, str]) -> SlurmNode:
-    start = told.get("SlurmdStartTime", "")
-    features = told.get("AvailableFeatures", "").split(",")
+def _node(fields: Mapping[str, str]) -> SlurmNode:
+    start = fields.get("SlurmdStartTime", "")
+    features = fields.get("AvailableFeatures", "").split(",")
     sizes = [one.removeprefix(SIZE_FEATURE) for one in features if one.startswith(SIZE_FEATURE)]
     return SlurmNode(
-        name=told["NodeName"],
-        words=words_of(told["State"]),
+        name=fields["NodeName"],
+        words=words_of(fields["State"]),
         start=start if start.isdigit() else None,
-        address=_address(told.get("NodeAddr", "")),
+        address=_address(fields.get("NodeAddr", "")),
         sizes=tuple(sizes),
     )
 
 
-def _address(told: str) -> str | None:
+def _address(text: str) -> str | None:
     """A node's address; None for a name, as Slurm tells it of a node that has not come."""
     try:
-        return str(ipaddress.ip_address(told))
+        return str(ipaddress.ip_address(text))
     except ValueError:
         return None

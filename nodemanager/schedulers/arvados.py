@@ -65,7 +65,7 @@ class ArvadosQueue:
         self._api = api
         self._containers = containers
         self._jobs = jobs
-        self._told: str | None = None
+        self._logged: str | None = None
 
     def queue(self) -> tuple[Job, ...]:
         try:
@@ -94,8 +94,8 @@ class ArvadosQueue:
         if self._jobs and JOBS.method in self._api.methods(JOBS.resource):
             sources.append(JOBS)
         names = ",".join(source.name for source in sources) or "none"
-        if names != self._told:
-            self._told = names
+        if names != self._logged:
+            self._logged = names
             _log.event(Event.DEMAND_SOURCE, host=self._api.host, queues=names)
         return sources
 

@@ -73,8 +73,8 @@ class CommandScheduler:
             if found.setdefault(name, node) != node:
                 doubted.setdefault(name, "it is told in two ways")
         found |= {name: SchedulerNode(name, WorkerState.UNKNOWN) for name in doubted}
-        told = (f"node {name}: {problem}" for name, problem in doubted.items())
-        return Listed(tuple(found.values()), complete=not nameless, problems=(*nameless, *told))
+        unread = (f"node {name}: {problem}" for name, problem in doubted.items())
+        return Listed(tuple(found.values()), complete=not nameless, problems=(*nameless, *unread))
 
     def queue(self) -> tuple[Job, ...]:
         return self._queue.queue()
@@ -106,10 +106,10 @@ class CommandScheduler:
     def cancel(self, job: str) -> None:
         self._order("cancel", job=job)
 
-    def _order(self, verb: str, **told: Any) -> None:
+    def _order(self, verb: str, **fields: Any) -> None:
         if verb not in self._programs:
             raise SchedulerRefused(f"there is no {verb}_command")
-        output = self._run(verb, json.dumps(told).encode() + b"\n")
+        output = self._run(verb, json.dumps(fields).encode() + b"\n")
         if not output.strip():
             return
         answer = _object(f"{verb}_command", output)

@@ -1348,7 +1348,7 @@ MUTANTS = (
         "L2",
         "only the first page is read",
         "cloud/transport.py",
-        "        if not told:\n            return\n",
+        "        if not following:\n            return\n",
         "        return\n",
         "tests/contract/test_cloud_contract.py::test_listing_twice_gives_the_same[ec2]",
     ),

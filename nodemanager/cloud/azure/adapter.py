@@ -74,8 +74,8 @@ class Azure(Provider):
         """The subscription, its directory, the resource group and the endpoint. Every request names
         the subscription and the group, so other credentials never lead to others."""
         access, wire = self.access, self.wire(driver)
-        told = wire.get(wire.subscription, RESOURCES)
-        tenant = told.get("tenantId")
+        found = wire.get(wire.subscription, RESOURCES)
+        tenant = found.get("tenantId")
         if access.tenant and "." not in access.tenant and tenant != access.tenant.lower():
             raise ForeignAnswer(f"subscription {access.subscription} is of directory {tenant}")
         return (
@@ -158,9 +158,9 @@ class Azure(Provider):
         if "link" not in known and failure is None:
             return _ended(wire.machine(known["name"]), pending)
         if failure is None:
-            told = wire.operation(known["link"])
+            operation = wire.operation(known["link"])
             try:
-                return None if is_done(told) else pending
+                return None if is_done(operation) else pending
             except Refusal as refusal:
                 failure = refusal
         left = wire.machine(known["name"])
@@ -189,15 +189,15 @@ class Azure(Provider):
         if node is None:
             raise BadRequest(f"there is no machine {node_id} in {self.access.group}")
         given = azure_tags(tags)
-        told = self.wire(driver).call(
+        answer = self.wire(driver).call(
             "PATCH",
             f"{node.path}/providers/Microsoft.Resources/tags/default",
             TAGS,
             body={"operation": "Merge", "properties": {"tags": given}},
         )
-        if told.status == 202:
+        if answer.status == 202:
             raise CloudError(f"the tags of {node_id} are not set yet")
-        kept = (told.content.get("properties") or {}).get("tags")
+        kept = (answer.content.get("properties") or {}).get("tags")
         if not isinstance(kept, dict) or not given.items() <= kept.items():
             raise ForeignAnswer(f"the answer to tagging {node_id} does not show our tags")
 
@@ -206,9 +206,9 @@ class Azure(Provider):
         node = self.by_id(driver, node_id)
         if node is None:
             return Outcome.UNKNOWN
-        told = self.wire(driver).call("DELETE", node.path, COMPUTE)
+        answer = self.wire(driver).call("DELETE", node.path, COMPUTE)
         # 204 says that there was no machine.
-        return Outcome.UNKNOWN if told.status == 204 else Outcome.ACCEPTED
+        return Outcome.UNKNOWN if answer.status == 204 else Outcome.ACCEPTED
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
         return AzureChecks(wanted, lambda: self.wire(driver), self.access, self.template).all()

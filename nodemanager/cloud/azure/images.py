@@ -33,14 +33,14 @@ def check_image(wire: Wire, access: Access, template: Template) -> None:
         return
     missing = f"[Cloud Create] image = {':'.join(image.values())}: Azure has no such image"
     try:
-        told = wire.call("GET", path, version, bare_list=newest).content
+        answer = wire.call("GET", path, version, bare_list=newest).content
     except Refusal as refusal:
         if refusal.status == 404:
             raise BadRequest(f"{missing}: {refusal}") from None
         if refusal.meaning is not Unauthorized:
             raise
         return
-    if told.get("value") == []:
+    if answer.get("value") == []:
         raise BadRequest(missing)
 
 
@@ -55,8 +55,8 @@ def image_id(wire: Wire, access: Access, template: Template) -> str | None:
     if known is not None:
         return known
     if "publisher" in image:
-        told = wire.call("GET", _versions(wire, access, image), COMPUTE, bare_list=True).content
-        found = [str(one.get("name")) for one in told.get("value") or []]
+        answer = wire.call("GET", _versions(wire, access, image), COMPUTE, bare_list=True).content
+        found = [str(one.get("name")) for one in answer.get("value") or []]
     elif "id" in image:
         gallery = re.sub("(?i)(/versions/latest)?/?$", "", image["id"])
         found = list(_usable(wire.listed(f"{gallery}/versions", GALLERIES), access.region))

@@ -78,7 +78,7 @@ class EntraSignIn:
             try:
                 # Made anew each time, as it keeps a token that was refused, and refusals, too.
                 made = self._made(session=session, session_owner=False, retry_total=0)
-                told = made.get_token_info(self.scope)
+                info = made.get_token_info(self.scope)
             except Exception as error:
                 # msal and azure-core have many, for an answer that can't be read also Python's.
                 secrets = (self.principal.proof,) if self.principal else ()
@@ -86,7 +86,7 @@ class EntraSignIn:
                 if self.principal is None:
                     doing = f"{doing}, has this machine an identity?"
                 raise session.failed(error, doing, secrets) from None
-        return told.token, told.expires_on - time.time()
+        return info.token, info.expires_on - time.time()
 
     def _made(self, **pipeline: Any) -> Any:
         if self.principal is None:

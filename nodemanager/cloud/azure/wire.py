@@ -102,11 +102,11 @@ class Wire:
 
     def get(self, path: str, version: str, **params: str) -> Mapping[str, Any]:
         """The resource at that path. Raises ForeignAnswer for another one."""
-        told = self.call("GET", path, version, params=params).content
-        found = told.get("id")
+        content = self.call("GET", path, version, params=params).content
+        found = content.get("id")
         if not isinstance(found, str) or found.lower() != path.lower():
             raise ForeignAnswer(f"asked for {_short(path)}, answered with {str(found)[:200]}")
-        return told
+        return content
 
     def machines(self) -> list[VirtualMachine]:
         """Every virtual machine of the resource group, in every state, with its power state."""
@@ -175,14 +175,14 @@ class Wire:
         each machine where the role has no right to that."""
         try:
             path = f"{self.subscription}/providers/{MACHINES}"
-            told = self.listed(path, COMPUTE, statusOnly="true")
+            powers = self.listed(path, COMPUTE, statusOnly="true")
         except Refusal as refusal:
             if refusal.status != 403:
                 raise
             asked = (self.machine(str(one.get("name"))) for one in machines if _id_of(one))
             return {one.path: one.power for one in asked if one is not None}
         return {
-            _id_of(one): power_in(one.get("properties")) for one in told if isinstance(one, dict)
+            _id_of(one): power_in(one.get("properties")) for one in powers if isinstance(one, dict)
         }
 
 
@@ -191,15 +191,15 @@ def judged(answer: Answer, doing: str, *, bare_list: bool = False) -> AzureAnswe
     fine = 200 <= answer.status < 300
     if fine and not answer.content and not doing.startswith("GET"):
         return AzureAnswer({}, answer.status, answer.headers)
-    told = json_of(answer, doing, Refusal, _refusal)
-    if bare_list and isinstance(told, list):
-        told = {"value": told}
-    return AzureAnswer(json_object(told, doing), answer.status, answer.headers)
+    content = json_of(answer, doing, Refusal, _refusal)
+    if bare_list and isinstance(content, list):
+        content = {"value": content}
+    return AzureAnswer(json_object(content, doing), answer.status, answer.headers)
 
 
-def _refusal(told: Mapping[str, Any]) -> tuple[str, str]:
+def _refusal(content: Mapping[str, Any]) -> tuple[str, str]:
     """Code and message of an error answer."""
-    said = told.get("error")
+    said = content.get("error")
     if not isinstance(said, dict):
         return "", ""
     return str(said.get("code") or ""), str(said.get("message", ""))

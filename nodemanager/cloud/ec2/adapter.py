@@ -277,13 +277,13 @@ class Ec2(Provider):
         root = unless_missing(lambda: wire.call("TerminateInstances", {"InstanceId.1": node_id}))
         if root is None:
             return Outcome.UNKNOWN
-        told = {item.id: item.terminating_state for item in wire.items(root, "instancesSet")}
-        if node_id not in told:
+        states = {item.id: item.terminating_state for item in wire.items(root, "instancesSet")}
+        if node_id not in states:
             raise ForeignAnswer(f"the answer to ending {node_id} does not name it")
         return {
             "terminated": Outcome.GONE,
             "shutting-down": Outcome.ACCEPTED,
-        }.get(told[node_id] or "", Outcome.UNKNOWN)
+        }.get(states[node_id] or "", Outcome.UNKNOWN)
 
     def preflight(self, driver: NodeDriver, wanted: Wanted) -> Sequence[Check]:
         return Ec2Checks(wanted, partial(self.wire, driver), self.access, self.template).all()

@@ -71,10 +71,12 @@ class Gce(Provider):
     def account(self, driver: NodeDriver) -> str:
         """The project with its number, and the endpoint. Every request names the project, so other
         credentials never lead to another one."""
-        told = self.wire(driver).call("project", "")
-        number = told.get("id")
-        if self.access.project not in (told.get("name"), number) or not number:
-            raise ForeignAnswer(f"asked for project {self.access.project}, told {told.get('name')}")
+        project = self.wire(driver).call("project", "")
+        number = project.get("id")
+        if self.access.project not in (project.get("name"), number) or not number:
+            raise ForeignAnswer(
+                f"asked for project {self.access.project}, told {project.get('name')}"
+            )
         endpoint = self.access.endpoint
         return f"project={self.access.project} number={number} endpoint={endpoint}"
 
@@ -177,9 +179,9 @@ class Gce(Provider):
             if made is None:
                 return Refusal("", f"Google has not made it: there is no {pending} any more", 500)
             return pending if made.state in STARTING else None
-        told = wire.call("operation", pending)
+        operation = wire.call("operation", pending)
         try:
-            return None if is_done(told) else pending
+            return None if is_done(operation) else pending
         except Refusal as refusal:
             return refusal
 

@@ -104,7 +104,7 @@ class GceChecks(CloudChecks):
                 raise
             # It refuses to be asked of a permission that it knows on no project.
             return Found(refusal.message[:300], CheckStatus.NOT_ASKED, "try it with --boot")
-        return self._told(names, had, "the project")
+        return self._compared(names, had, "the project")
 
     def _may_end(self) -> Found:
         """Whether a node of the pool may be ended, as a sample of all."""
@@ -113,9 +113,9 @@ class GceChecks(CloudChecks):
         if node is None:
             return Found(f"node {node_id} has ended meanwhile", CheckStatus.NOT_ASKED, "ask again")
         path = f"zones/{node.zone}/instances/{node_id}"
-        return self._told(NODE, self.wire().granted(path, NODE), f"node {node.own_name}")
+        return self._compared(NODE, self.wire().granted(path, NODE), f"node {node.own_name}")
 
-    def _told(self, names: Sequence[str], had: set[str], where: str) -> Found:
+    def _compared(self, names: Sequence[str], had: set[str], where: str) -> Found:
         missing = [name for name in names if name not in had]
         if not missing:
             return Found(f"allowed on {where}: {', '.join(names)}")

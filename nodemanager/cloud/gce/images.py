@@ -66,8 +66,8 @@ def image_id(wire: Wire, path: str) -> str:
     `path` is one of `find_image`; for a family's it is the newest image's number.
     """
     project, _, name = path.removeprefix("projects/").partition("/")
-    told = wire.call("image", name, project=project)
-    if (number := _number(told, "id")) is None:
+    found = wire.call("image", name, project=project)
+    if (number := _number(found, "id")) is None:
         raise ForeignAnswer(f"asked for {path}, answered with an image without an id")
     return number
 

@@ -73,8 +73,8 @@ def _accounts(value: str) -> tuple[ServiceAccountOfNode, ...]:
     """Arvados Node Manager's list of `email` and `scopes`."""
     try:
         # Its examples write Python's quotes, which are not JSON's.
-        told = ast.literal_eval(value)
-        return tuple(ServiceAccountOfNode(one["email"], tuple(one["scopes"])) for one in told)
+        accounts = ast.literal_eval(value)
+        return tuple(ServiceAccountOfNode(one["email"], tuple(one["scopes"])) for one in accounts)
     except (ValueError, SyntaxError, TypeError, KeyError):
         raise ValueError("is no list like [{'email': ADDRESS, 'scopes': [...]}]") from None
 

@@ -135,8 +135,8 @@ class Wire:
 def granted(connection: Any, target: str, asked: Sequence[str]) -> set[str]:
     """Which of the `asked` permissions Google says that we have; asking changes nothing."""
     body = {"permissions": list(asked)}
-    told = judged(connection.request(target, method="POST", data=body), f"POST {target}", None)
-    found = told.get("permissions", [])
+    content = judged(connection.request(target, method="POST", data=body), f"POST {target}", None)
+    found = content.get("permissions", [])
     return set(map(str, _items(found, target)))
 
 
@@ -182,16 +182,16 @@ def judged(answer: Answer, doing: str, kind: str | None) -> dict[str, Any]:
 
     Answers about permissions have none.
     """
-    told = json_of(answer, doing, Refusal, _refusal)
-    if not isinstance(told, dict) or told.get("kind") != kind:
-        found = told.get("kind") if isinstance(told, dict) else type(told).__name__
+    content = json_of(answer, doing, Refusal, _refusal)
+    if not isinstance(content, dict) or content.get("kind") != kind:
+        found = content.get("kind") if isinstance(content, dict) else type(content).__name__
         raise ForeignAnswer(f"{doing}: answered by {str(found)[:120]}, not {kind}")
-    return told
+    return content
 
 
-def _refusal(told: Mapping[str, Any]) -> tuple[str, str]:
+def _refusal(content: Mapping[str, Any]) -> tuple[str, str]:
     """Reason and message of an error answer."""
-    error = told.get("error")
+    error = content.get("error")
     if not isinstance(error, dict):
         return "", ""
     errors = error.get("errors")

@@ -66,7 +66,7 @@ class Hypervisor(LibvirtNodeDriver):  # type: ignore[misc]
         self._given = (uri, key, secret)
         self.within = within
         self.connection: Any = None
-        self._told: str | None = None
+        self._known: str | None = None
         self._leads_to: str | None = None
         self._opening = threading.Lock()
 
@@ -77,9 +77,9 @@ class Hypervisor(LibvirtNodeDriver):  # type: ignore[misc]
         """
         with self._alone():
             self._open()
-            if self._told not in (None, self._leads_to):
+            if self._known not in (None, self._leads_to):
                 raise Unauthorized(
-                    f"the connection leads to {self._leads_to}, not to {self._told}, which the "
+                    f"the connection leads to {self._leads_to}, not to {self._known}, which the "
                     "account was told for (L5); with the next poll it is asked for again"
                 )
             return self.connection
@@ -89,8 +89,8 @@ class Hypervisor(LibvirtNodeDriver):  # type: ignore[misc]
         with self._alone():
             self._open()
             # The host may have got another name meanwhile.
-            self._told = self._leads_to = self._account()
-            return self._told
+            self._known = self._leads_to = self._account()
+            return self._known
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -80,26 +80,26 @@ def with_cloud(given: SectionReader) -> SectionReader:
         given.wrong("cloud", f"nodemanager does not understand its auth.{key}", name)
     if "profile" in cloud:
         given.wrong("cloud", "nodemanager knows no vendor profiles; write auth_url here", name)
-    told = {ours: str(auth[key]) for key, ours in AUTH.items() if auth.get(key)}
-    told |= {ours: str(cloud[key]) for key, ours in TOP.items() if cloud.get(key)}
+    fields = {ours: str(auth[key]) for key, ours in AUTH.items() if auth.get(key)}
+    fields |= {ours: str(cloud[key]) for key, ours in TOP.items() if cloud.get(key)}
     if cloud.get("verify") is False:
-        told["insecure"] = "yes"
+        fields["insecure"] = "yes"
     own = {key: value for key, value in given.values.items() if value.strip()}
     return SectionReader(
-        given.section, {**_named_once(told, own), **own}, given.problems, given.options
+        given.section, {**_named_once(fields, own), **own}, given.problems, given.options
     )
 
 
-def _named_once(told: dict[str, str], own: Mapping[str, str]) -> dict[str, str]:
+def _named_once(fields: dict[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """What the file told, without the names of what it tells the id of, too, as the one that
     Horizon hands out does; and without what the section names itself."""
     left_out: set[str] = set()
     for name_key, id_key in NAMED.items():
-        if id_key in told:
+        if id_key in fields:
             left_out.add(name_key)
         if name_key in own or id_key in own:
             left_out |= {name_key, id_key}
-    return {key: value for key, value in told.items() if key not in left_out}
+    return {key: value for key, value in fields.items() if key not in left_out}
 
 
 def _read(given: SectionReader, path: Path | None) -> dict[Any, Any] | None:
@@ -320,15 +320,15 @@ def _signs_in(given: SectionReader, auth_url: str) -> Any:
     from keystoneauth1.identity import v3
 
     # A secret is taken as the file has it, with its spaces.
-    told = {key: given.values[ours] for key, ours in AUTH.items() if given.text(ours)}
-    told.pop("auth_url", None)
+    fields = {key: given.values[ours] for key, ours in AUTH.items() if given.text(ours)}
+    fields.pop("auth_url", None)
     if any(given.text(key) for key in BY_CREDENTIAL):
         _all_given(given, BY_CREDENTIAL)
         for key, ours in AUTH.items():
-            if key in told and ours not in BY_CREDENTIAL:
+            if key in fields and ours not in BY_CREDENTIAL:
                 given.wrong(ours, "contradicts application_credential_id, which has a project")
-                del told[key]
-        return None if given.problems else v3.ApplicationCredential(auth_url, **told)
+                del fields[key]
+        return None if given.problems else v3.ApplicationCredential(auth_url, **fields)
     for name, id in (*NAMED.items(), *(("trust_id", key) for key in ("project", "project_id"))):
         if given.text(name) and given.text(id):
             given.wrong(id, f"contradicts {name}: give one of them")
@@ -344,14 +344,14 @@ def _signs_in(given: SectionReader, auth_url: str) -> Any:
         given.wrong("project", "is missing: its name, or its id as project_id")
     if given.problems:
         return None
-    user = _domain(told, "user") or {"user_domain_name": "Default"}
+    user = _domain(fields, "user") or {"user_domain_name": "Default"}
     project = {key.replace("user", "project"): text for key, text in user.items()}
-    return v3.Password(auth_url, **{**user, **(_domain(told, "project") or project), **told})
+    return v3.Password(auth_url, **{**user, **(_domain(fields, "project") or project), **fields})
 
 
-def _domain(told: Mapping[str, str], of: str) -> dict[str, str]:
+def _domain(fields: Mapping[str, str], of: str) -> dict[str, str]:
     """The domain that was told of a `user` or `project`, in keystoneauth1's words."""
-    return {key: told[key] for key in (f"{of}_domain_id", f"{of}_domain_name") if key in told}
+    return {key: fields[key] for key in (f"{of}_domain_id", f"{of}_domain_name") if key in fields}
 
 
 def _all_given(given: SectionReader, keys: tuple[str, ...]) -> None:

@@ -81,14 +81,14 @@ class Keystone:
         self._tokens.refused(lambda known: known.id == token)
 
     def _fetched(self) -> tuple[Token, float]:
-        told = self._asked()
+        access = self._asked()
         try:
             token = Token(
-                id=told.auth_token,
-                project=str(told.project_id),
-                endpoints=self._endpoints(told.service_catalog.catalog),
+                id=access.auth_token,
+                project=str(access.project_id),
+                endpoints=self._endpoints(access.service_catalog.catalog),
             )
-            return token, (told.expires - told.issued).total_seconds()
+            return token, (access.expires - access.issued).total_seconds()
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             # The text of a KeyError names the key alone, so no part of the answer is told.
             why = f"{type(error).__name__}: {error}"

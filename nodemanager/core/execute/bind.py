@@ -59,16 +59,16 @@ class Bind(RecordAction[BindOrder]):
     def done(
         self, order: BindOrder, answer: object, seen: Seen, *, late: bool
     ) -> Step[OnceState[BindOrder]]:
-        return Step(None, tell=(_told(order, None),))
+        return Step(None, tell=(_log_line(order, None),))
 
     def failed(
         self, order: BindOrder, failed: Failed, seen: Seen, *, late: bool
     ) -> Step[OnceState[BindOrder]]:
         # A ping may have come in between; whatever it was, the next plan tries again.
-        return Step(None, tell=(_told(order, failed.error),))
+        return Step(None, tell=(_log_line(order, failed.error),))
 
 
-def _told(order: BindOrder, error: Exception | None) -> LogLine:
+def _log_line(order: BindOrder, error: Exception | None) -> LogLine:
     fields = {
         "record": order.uuid,
         "node": order.node_id,

@@ -98,8 +98,8 @@ class SlurmScheduler:
     def _with_power(self, listed: Listed[SchedulerNode]) -> Listed[SchedulerNode]:
         if not self._partitions:
             return power.listing(listed)
-        told = self._output(SHOW_NODES)
-        return power.listing(listed, power.partitions_of(told), self._partitions)
+        shown = self._output(SHOW_NODES)
+        return power.listing(listed, power.partitions_of(shown), self._partitions)
 
     def _node_rows(self) -> list[SinfoNode]:
         format = text.format_of(text.NODE_FIELDS)
@@ -203,9 +203,9 @@ class SlurmScheduler:
         others = [
             one for one in known.features if not one.startswith(SIZE_FEATURE) and one not in drop
         ]
-        told = ",".join(dict.fromkeys((*others, *features)))
+        all_features = ",".join(dict.fromkeys((*others, *features)))
         # Active features must be among the available ones, so both are set.
-        features_now = (f"AvailableFeatures={told}", f"ActiveFeatures={told}")
+        features_now = (f"AvailableFeatures={all_features}", f"ActiveFeatures={all_features}")
         self._update_node(node, f"Weight={weight}", *features_now)
 
     def comment(self, job: str, text: str) -> None:

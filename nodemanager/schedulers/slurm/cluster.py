@@ -114,9 +114,9 @@ def _all_names(partitions: str, shown: frozenset[str], most: str) -> frozenset[s
     sinfo hides nodes that are powered down unless PrivateData has `cloud`; the partitions have them
     all the same. Where Slurm may have more nodes than it names, they register under any name.
     """
-    told = (dict(_OF_A_PARTITION.findall(line)) for line in partitions.splitlines())
+    lines = (dict(_OF_A_PARTITION.findall(line)) for line in partitions.splitlines())
     try:
-        names = shown.union(*(names_of(one.get("Nodes", "")) for one in told)) - {"(null)"}
+        names = shown.union(*(names_of(one.get("Nodes", "")) for one in lines)) - {"(null)"}
     except ValueError:
         return None
     return None if most.isdigit() and int(most) > len(names) else names
@@ -124,14 +124,14 @@ def _all_names(partitions: str, shown: frozenset[str], most: str) -> frozenset[s
 
 def _shared_of(partitions: str) -> Iterable[str]:
     for line in partitions.splitlines():
-        told = dict(_OF_A_PARTITION.findall(line))
+        fields = dict(_OF_A_PARTITION.findall(line))
         if (
-            told.get("OverSubscribe", "").startswith(_SHARED)
-            and told.get("ExclusiveUser", "NO") == "NO"
-            and told.get("ExclusiveTopo", "NO") == "NO"
-            and told.get("LLN", "NO") == "NO"
-            and told.get("MaxCPUsPerNode", _UNLIMITED) == _UNLIMITED
-            and told.get("MaxCPUsPerSocket", _UNLIMITED) == _UNLIMITED
-            and told.get("SelectTypeParameters", "NONE") in ("NONE", "CR_CORE")
+            fields.get("OverSubscribe", "").startswith(_SHARED)
+            and fields.get("ExclusiveUser", "NO") == "NO"
+            and fields.get("ExclusiveTopo", "NO") == "NO"
+            and fields.get("LLN", "NO") == "NO"
+            and fields.get("MaxCPUsPerNode", _UNLIMITED) == _UNLIMITED
+            and fields.get("MaxCPUsPerSocket", _UNLIMITED) == _UNLIMITED
+            and fields.get("SelectTypeParameters", "NONE") in ("NONE", "CR_CORE")
         ):
-            yield told.get("PartitionName", "")
+            yield fields.get("PartitionName", "")

@@ -49,7 +49,7 @@ def of_any_size(names: str, sizes: Sequence[Size], scaling: float) -> Iterator[s
     if len(sizes) > 1:
         yield "# A slot may get a machine of any size, so this is what all sizes have. Slurm"
         yield "# refuses a job that asks for more."
-    told = {
+    fields = {
         "CPUs": min(size.cores for size in sizes),
         "RealMemory": min(memory_of(size, scaling) for size in sizes),
         "TmpDisk": min(size.scratch_mb for size in sizes),
@@ -59,13 +59,13 @@ def of_any_size(names: str, sizes: Sequence[Size], scaling: float) -> Iterator[s
         "State": "DOWN",
         "Reason": f'"{OURS}no machine"',
     }
-    yield _line(names, told)
+    yield _line(names, fields)
 
 
 def of_each_size(name: str, names: str, sizes: Sequence[Size], scaling: float) -> str:
     """The line of the CLOUD nodes `names`, which are of the size called `name`."""
     (size,) = (one for one in sizes if one.name == name)
-    told = {
+    fields = {
         "CPUs": size.cores,
         "RealMemory": memory_of(size, scaling),
         "TmpDisk": size.scratch_mb,
@@ -74,7 +74,7 @@ def of_each_size(name: str, names: str, sizes: Sequence[Size], scaling: float) -
         "Weight": weights(sizes)[name],
         "State": "CLOUD",
     }
-    return _line(names, told)
+    return _line(names, fields)
 
 
 def names_of_size(name: str, count: int) -> str:
@@ -125,12 +125,12 @@ def gres_types(sizes: Sequence[Size]) -> str | None:
 
 def gres(resources: Gres) -> str:
     """`gpu:tesla:4,license:2`. A name's count includes those of its types (`gres_of`)."""
-    told = dict(resources)
+    left = dict(resources)
     for name, count in resources:
         kind, _, type = name.partition(":")
-        if type and kind in told:
-            told[kind] -= count
-    return ",".join(f"{name}:{count}" for name, count in told.items() if count > 0)
+        if type and kind in left:
+            left[kind] -= count
+    return ",".join(f"{name}:{count}" for name, count in left.items() if count > 0)
 
 
 def features_of(size: Size) -> tuple[str, ...]:
@@ -153,5 +153,7 @@ def _common(all_of_them: Sequence[Gres]) -> Gres:
     )
 
 
-def _line(names: str, told: dict[str, object]) -> str:
-    return " ".join([f"NodeName={names}", *(f"{key}={said}" for key, said in told.items() if said)])
+def _line(names: str, fields: dict[str, object]) -> str:
+    return " ".join(
+        [f"NodeName={names}", *(f"{key}={said}" for key, said in fields.items() if said)]
+    )

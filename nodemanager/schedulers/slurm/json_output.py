@@ -122,7 +122,9 @@ def _job(item: dict[str, Any], number: int) -> JobRow:
     tasks = _of(item, "array_task_string") or (str(task) if array and task is not None else None)
     cpus, count = _number(item["cpus"]) or 1, _number(item.get("tasks")) or 1
     core_spec, thread_spec = (item.get(name) for name in ("core_spec", "thread_spec"))
-    told = dict(part.split("=", 1) for part in _of(item, "tres_req_str").split(",") if "=" in part)
+    request = dict(
+        part.split("=", 1) for part in _of(item, "tres_req_str").split(",") if "=" in part
+    )
     return JobRow(
         id=str(array or number) if tasks else str(number),
         number=number,
@@ -136,7 +138,7 @@ def _job(item: dict[str, Any], number: int) -> JobRow:
         disk_mb=_number(item["minimum_tmp_disk_per_node"]) or 0,
         features=_listed(item["features"]),
         tasks=tasks,
-        least_nodes=int(told.get("node", 0)),
+        least_nodes=int(request.get("node", 0)),
         most_nodes=_number(item.get("max_nodes")) or 0,
         cpus_per_task=_number(item.get("cpus_per_task")) or max(1, cpus // count),
         tasks_per_node=_number(item.get("tasks_per_node")) or 0,
@@ -159,15 +161,15 @@ def _job(item: dict[str, Any], number: int) -> JobRow:
     )
 
 
-def _shares(told: Any) -> bool:
+def _shares(value: Any) -> bool:
     """Whether others may be beside the job; what is not known means no."""
-    words = told if isinstance(told, list) else [told]
+    words = value if isinstance(value, list) else [value]
     return all(word in (None, "", *_SHARES) for word in words)
 
 
-def _is_true(told: Any) -> bool:
+def _is_true(value: Any) -> bool:
     """Whether a flag is set, which since 23.02 may be a number with marks."""
-    return bool(_number(told)) if isinstance(told, dict) else bool(told)
+    return bool(_number(value)) if isinstance(value, dict) else bool(value)
 
 
 def _of(item: dict[str, Any], name: str) -> str:
@@ -175,34 +177,34 @@ def _of(item: dict[str, Any], name: str) -> str:
     return _listed(item.get(name))
 
 
-def _listed(told: Any) -> str:
+def _listed(value: Any) -> str:
     """A text, or the one of a list of words."""
-    if told is None:
+    if value is None:
         return ""
-    words = told if isinstance(told, list) else [told]
+    words = value if isinstance(value, list) else [value]
     return ",".join(_text(word) for word in words if word != "")
 
 
-def _words(told: Any) -> frozenset[str]:
+def _words(value: Any) -> frozenset[str]:
     """The words of a state, which is one word or a list of words."""
-    words = told if isinstance(told, list) else [told]
+    words = value if isinstance(value, list) else [value]
     if not words:
         raise ValueError("it has no state")
     return frozenset().union(*(words_of(_text(word)) for word in words))
 
 
-def _text(told: Any) -> str:
-    if not isinstance(told, str) or not told:
-        raise TypeError(f"{told!r} is no text")
-    return told
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{value!r} is no text")
+    return value
 
 
-def _number(told: Any) -> int | None:
+def _number(value: Any) -> int | None:
     """The number, None where it is not set. An infinite one is none."""
-    if isinstance(told, dict):
-        told = told["number"] if told["set"] and not told["infinite"] else None
-    if told is None:
+    if isinstance(value, dict):
+        value = value["number"] if value["set"] and not value["infinite"] else None
+    if value is None:
         return None
-    if isinstance(told, bool) or not isinstance(told, int):
-        raise TypeError(f"{told!r} is no whole number")
-    return told
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    return value

@@ -165,8 +165,8 @@ def listing(rows: Iterable[SinfoNode], problems: tuple[str, ...] = ()) -> Listed
         found[node.name] = node
     for name in doubted:
         found[name] = unknown_node(name)
-    told = tuple(f"node {name}: {problem}" for name, problem in doubted.items())
-    return Listed(tuple(found.values()), complete=not problems, problems=(*problems, *told))
+    unread = tuple(f"node {name}: {problem}" for name, problem in doubted.items())
+    return Listed(tuple(found.values()), complete=not problems, problems=(*problems, *unread))
 
 
 def unknown_node(name: str) -> SchedulerNode:

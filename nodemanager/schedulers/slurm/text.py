@@ -111,40 +111,40 @@ def with_scontrol(rows: Sequence[SinfoNode], output: str) -> list[SinfoNode]:
     for line in output.splitlines():
         # What a reason says comes after all that is read by its key.
         fields, _, reason = line.partition(" Reason=")
-        told = dict(reversed(_SHOWN.findall(fields)))
-        name = told.get("NodeName", "")
+        shown = dict(reversed(_SHOWN.findall(fields)))
+        name = shown.get("NodeName", "")
         if not _NAME.fullmatch(name):
             raise ValueError(f"{line[:60]!r} is no node")
-        starts[name] = _start(told)
+        starts[name] = _start(shown)
         if name not in known:
-            found.append(_other(name, told, _BY.split(reason)[0]))
+            found.append(_other(name, shown, _BY.split(reason)[0]))
     return [*(replace(row, started_at=starts.get(row.name)) for row in rows), *found]
 
 
-def _start(told: Mapping[str, str]) -> int | None:
+def _start(shown: Mapping[str, str]) -> int | None:
     """When the node's slurmd was started; None where slurmctld does not know, or not as a number.
 
     It is a number because the adapter asks with SLURM_TIME_FORMAT=%s.
     """
-    start = told.get("SlurmdStartTime", "")
+    start = shown.get("SlurmdStartTime", "")
     return int(start) if start.isdecimal() else None
 
 
-def _other(name: str, told: Mapping[str, str], reason: str) -> SinfoNode:
+def _other(name: str, shown: Mapping[str, str], reason: str) -> SinfoNode:
     try:
-        features = told["AvailableFeatures"]
+        features = shown["AvailableFeatures"]
         return SinfoNode(
             name=name,
-            words=words_of(told["State"]),
+            words=words_of(shown["State"]),
             reason=reason,
             features=() if features in _NOTHING else tuple(features.split(",")),
-            weight=int(told["Weight"]),
-            cores=int(told["CPUTot"]),
-            ram_mb=int(told["RealMemory"]),
-            threads=int(told["ThreadsPerCore"]),
-            used_cores=int(told["CPUAlloc"]),
-            used_ram_mb=int(told["AllocMem"]),
-            started_at=_start(told),
+            weight=int(shown["Weight"]),
+            cores=int(shown["CPUTot"]),
+            ram_mb=int(shown["RealMemory"]),
+            threads=int(shown["ThreadsPerCore"]),
+            used_cores=int(shown["CPUAlloc"]),
+            used_ram_mb=int(shown["AllocMem"]),
+            started_at=_start(shown),
         )
     except (KeyError, ValueError) as error:
         return SinfoNode(name, frozenset(), "", (), None, None, problem=f"{error!r}"[:200])
@@ -161,11 +161,11 @@ def excluding(rows: list[JobRow | UnreadRow], output: str) -> list[JobRow | Unre
 
     A job that this later answer lacks waits no more.
     """
-    told = {int(row[0]): "" if row[1] in _NOTHING else row[1] for row in _rows(output, 2)}
+    excluded = {int(row[0]): "" if row[1] in _NOTHING else row[1] for row in _rows(output, 2)}
     return [
-        row if isinstance(row, UnreadRow) else replace(row, excluded=told[row.number])
+        row if isinstance(row, UnreadRow) else replace(row, excluded=excluded[row.number])
         for row in rows
-        if row.number in told
+        if row.number in excluded
     ]
 
 
@@ -184,61 +184,61 @@ def _row(row: list[str]) -> JobRow | UnreadRow | None:
     """The row of a pending job; None for another."""
     number = int(row[0])
     try:
-        told = dict(zip(_FIELDS.values(), row, strict=True))
-        return _job(number, told) if told["state"] == "PENDING" else None
+        fields = dict(zip(_FIELDS.values(), row, strict=True))
+        return _job(number, fields) if fields["state"] == "PENDING" else None
     except ValueError as error:
         return UnreadRow(number, str(error)[:200])
 
 
 def _job(number: int, row: dict[str, str]) -> JobRow:
-    told = {name: "" if said in _NOTHING else said for name, said in row.items()}
+    fields = {name: "" if said in _NOTHING else said for name, said in row.items()}
     # A task that was started and requeued is told on its own, with its own number as `tasks`.
-    tasks = told["tasks"] or None
-    ram_mb, whole = megabytes(told["ram"]), _tres(told["whole"])
+    tasks = fields["tasks"] or None
+    ram_mb, whole = megabytes(fields["ram"]), _tres(fields["whole"])
     # MinMemory does not say whether it is per CPU or per node; the total of both does, unless there
     # are as many of each. Then it is taken to be per CPU, which is never too little.
     per_cpu = math.isclose(ram_mb * whole["cpu"], whole["mem"], rel_tol=0.02)
     per_cpu = ram_mb > 0 and (per_cpu or whole["cpu"] == whole["node"])
     return JobRow(
-        id=row["id"] if tasks is None else told["array"],
+        id=row["id"] if tasks is None else fields["array"],
         number=number,
         reason=row["reason"],
-        priority=int(told["priority"]),
-        nodes=int(told["nodes"]),
-        cpus=int(told["cpus"]),
-        least_cpus=int(told["least_cpus"]),
+        priority=int(fields["priority"]),
+        nodes=int(fields["nodes"]),
+        cpus=int(fields["cpus"]),
+        least_cpus=int(fields["least_cpus"]),
         ram_mb_per_cpu=ram_mb if per_cpu else 0,
         ram_mb_per_node=0 if per_cpu else ram_mb,
-        disk_mb=megabytes(told["disk"]),
-        features=told["features"],
+        disk_mb=megabytes(fields["disk"]),
+        features=fields["features"],
         tasks=tasks,
         least_nodes=whole["node"],
-        most_nodes=int(told["most_nodes"] or 0),
-        cpus_per_task=int(told["cpus_per_task"] or 0),
-        tasks_per_node=int(told["tasks_per_node"] or 0),
-        sockets=int(told["sockets"] or 0),
-        per_core=int(told["per_core"] or 0),
-        tres_per_node=told["tres_per_node"],
-        tres_per_job=told["tres_per_job"],
-        tres_per_socket=told["tres_per_socket"],
-        tres_per_task=told["tres_per_task"],
-        cpus_per_tres=told["cpus_per_tres"],
-        mem_per_tres=told["mem_per_tres"],
-        required=told["required"],
-        reservation=told["reservation"],
-        is_contiguous=told["contiguous"] not in ("", "0"),
-        is_alone=told["shared"] not in _SHARES or told["core_spec"] not in ("", "0"),
-        partitions=tuple(told["partitions"].split(",")),
+        most_nodes=int(fields["most_nodes"] or 0),
+        cpus_per_task=int(fields["cpus_per_task"] or 0),
+        tasks_per_node=int(fields["tasks_per_node"] or 0),
+        sockets=int(fields["sockets"] or 0),
+        per_core=int(fields["per_core"] or 0),
+        tres_per_node=fields["tres_per_node"],
+        tres_per_job=fields["tres_per_job"],
+        tres_per_socket=fields["tres_per_socket"],
+        tres_per_task=fields["tres_per_task"],
+        cpus_per_tres=fields["cpus_per_tres"],
+        mem_per_tres=fields["mem_per_tres"],
+        required=fields["required"],
+        reservation=fields["reservation"],
+        is_contiguous=fields["contiguous"] not in ("", "0"),
+        is_alone=fields["shared"] not in _SHARES or fields["core_spec"] not in ("", "0"),
+        partitions=tuple(fields["partitions"].split(",")),
     )
 
 
 def _tres(text: str) -> dict[str, int]:
     """CPUs, nodes and MB of `cpu=4,mem=200M,node=2,billing=4`; 0 for what is not told."""
-    told = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    parts = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
     return {
-        "cpu": int(told.get("cpu", 0)),
-        "node": int(told.get("node", 0)),
-        "mem": megabytes(told.get("mem", "")),
+        "cpu": int(parts.get("cpu", 0)),
+        "node": int(parts.get("node", 0)),
+        "mem": megabytes(parts.get("mem", "")),
     }
 
 
