@@ -863,8 +863,8 @@ GUARDS = (
         "L6",
         "a database that was away is trusted to have every renewal",
         "lease/keeper.py",
-        "            self._seen = None\n            if self._told",
-        "            if self._told",
+        "            self._seen = None\n            if self._last_logged",
+        "            if self._last_logged",
         "tests/lease/test_keeper.py::test_a_database_that_comes_back_is_watched_anew",
     ),
     TextMutant(

@@ -99,14 +99,9 @@ class AzureChecks(CloudChecks):
             to_do = "choose another size, region or zone, or ask Azure's support"
             text = f"{kind} is restricted for this subscription: {why}"
             return Found(text, CheckStatus.FAILED, to_do)
-        capabilities = {
-            str(one["name"]): str(one["value"]) for one in sku.get("capabilities") or []
-        }
-        cores, ram_mb = (
-            int(capabilities.get("vCPUs", "0")),
-            int(float(capabilities.get("MemoryGB", "0")) * 1024),
-        )
-        spot = capabilities.get("LowPriorityCapable") == "True"
+        has = {str(one["name"]): str(one["value"]) for one in sku.get("capabilities") or []}
+        cores, ram_mb = int(has.get("vCPUs", "0")), int(float(has.get("MemoryGB", "0")) * 1024)
+        spot = has.get("LowPriorityCapable") == "True"
         return Offer(cores, ram_mb, spot=spot, where=f"in {where}")
 
     def place(self, place: str) -> Found:

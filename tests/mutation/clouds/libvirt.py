@@ -120,7 +120,7 @@ LIBVIRT = (
         "L5",
         "on libvirt a connection that leads elsewhere is used",
         "cloud/libvirt/driver.py",
-        "            if self._told not in (None, self._leads_to):\n",
+        "            if self._known not in (None, self._leads_to):\n",
         "            if False:\n",
         "tests/cloud/test_misbehaving.py::"
         "test_another_account_is_asked_nothing_until_it_was_told_l5[libvirt]",
