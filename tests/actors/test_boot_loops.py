@@ -90,7 +90,9 @@ def test_a_rest_ends_in_its_time_however_our_wall_clock_stepped_over_a_restart(
 
 
 def test_a_failed_boot_whose_record_is_freed_late_is_counted_once(make_rig: MakeRig) -> None:
-    """Its clean waits for so long that its claim expires meanwhile."""
+    """Its clean waits for so long that its claim expires, and for the next run, which finds the
+    node listed as ended.
+    """
     rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600, poll_time=120, claim_expiry="on")
     rig.fleet.mute = True
     rig.cloud.destroy_takes = 30.0
@@ -100,6 +102,9 @@ def test_a_failed_boot_whose_record_is_freed_late_is_counted_once(make_rig: Make
     rig.turn(1800)
     assert rig.lines("node.gone")
     assert not rig.lines("record.cleaned")
+    rig.kill()
+    rig.start()
+    rig.turn(600)
     tell(rig, Verb.RESUME)
     rig.turn_until("record.cleaned", within=600, reason="claim_expired")
     rig.turn_until("boots.rest", within=4 * HOUR)
