@@ -19,7 +19,7 @@ import pykka.debug
 from nodemanager import __version__
 from nodemanager.actors.base import ThreadTimer, tell
 from nodemanager.actors.daemon.context import RunOnce
-from nodemanager.actors.messages import Stop
+from nodemanager.actors.messages import Beat, Stop
 from nodemanager.app import adapters, wiring
 from nodemanager.app.comparison import Comparison
 from nodemanager.app.duty import MANAGER, Duty, Shared, always
@@ -447,9 +447,12 @@ class Service:
         answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._inbox.put(_Reload(by, answers.put))
         try:
-            return answers.get(timeout=ANSWER_S)
+            answer = answers.get(timeout=ANSWER_S)
         except queue.Empty:
             return None
+        # Once it beats, the daemon actor has what it was sent before: whoever looks is shown that.
+        self._commands.ask(lambda answered: Beat(lambda: answered(None)))
+        return answer
 
     def _dump(self, system: wiring.System) -> None:
         for actor in system.actors:

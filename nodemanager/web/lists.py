@@ -19,7 +19,7 @@ as `2026-11-28 02:30`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -164,7 +164,7 @@ def waiting(asked: ListRequest) -> Json:
 def orders(asked: ListRequest) -> Json:
     """The answer of GET /api/orders."""
     decision = asked.decision
-    marks = replace(decision.marks, pool=decision.snapshot.pool_marks)
+    marks = decision.marks
     rows = inventory.standing_orders(marks, inventory.hosts_of(decision.made, marks))
     return {**_head(asked), "orders": [_row(one) for one in rows]}
 

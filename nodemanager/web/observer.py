@@ -42,17 +42,24 @@ class WebObserver:
             self._polls[fields["source"]] = replace(poll, failures_in_a_row=failures)
 
     def show(self, decision: DecisionView) -> None:
-        """Show a new decision; the daemon does not wait for what only a reader asks for."""
-        self._metrics.cycle(decision.took_s)
-        if decision.made.slots is not None:
-            self._metrics.slots(decision.made.slots)
-        self._board.decision = decision
-        if self._charts is not None:
-            self._charts.add(decision.snapshot.wall, decision.made, decision.settings)
+        """Show a new decision, or what was ordered since the newest one.
+
+        The daemon does not wait for what only a reader asks for.
+        """
+        before, self._board.decision = self._board.decision, decision
+        if before is None or decision.made is not before.made:
+            self._count(decision)
         polls, errors = self._polls_of(decision.snapshot), self._metrics.error_counts()
         self._board.replace(
             decision.snapshot.now, lambda: self._status(decision, polls=polls, errors=errors)
         )
+
+    def _count(self, decision: DecisionView) -> None:
+        self._metrics.cycle(decision.took_s)
+        if decision.made.slots is not None:
+            self._metrics.slots(decision.made.slots)
+        if self._charts is not None:
+            self._charts.add(decision.snapshot.wall, decision.made, decision.settings)
 
     def _status(
         self, decision: DecisionView, *, polls: Mapping[str, PollStatus], errors: ErrorCounts
@@ -106,11 +113,11 @@ class WebObserver:
             leftovers=decision.leftovers,
             account=decision.account,
             store=decision.store,
-            marks=replace(decision.marks, pool=snapshot.pool_marks),
+            marks=decision.marks,
             hosts=hosts_of(plan, decision.marks),
             marked_at={
                 kind: snapshot.now - max(0.0, snapshot.wall - mark.at)
-                for kind, mark in snapshot.pool_marks.items()
+                for kind, mark in decision.marks.pool.items()
             },
         )
 

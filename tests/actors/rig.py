@@ -26,7 +26,7 @@ from nodemanager.app import adapters, wiring
 from nodemanager.app.from_config import settings_of
 from nodemanager.app.state import StateDirectory
 from nodemanager.config import load
-from nodemanager.core.explain.explain import APPLY, DRY_RUN
+from nodemanager.core.explain.explain import APPLY, DRY_RUN, DecisionView
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Job, Record, Size
 from nodemanager.journal.api import Journal
@@ -112,6 +112,8 @@ class Rig:
         self.may_violate = False
         """Whether lines of `invariant.broken` are what the test is about."""
         self.stopped: list[str] = []
+        self.shown: DecisionView | None = None
+        """What the web is shown."""
         self.out = Lines()
         self.metrics = Metrics("rig", self.clock)
         self.timer = ManualTimer(self.clock)
@@ -151,6 +153,7 @@ class Rig:
             backlog=RememberedBacklog(state),
             mode=mode,
             holds_lease=lambda: self.lease,
+            show=self._show,
             once=RunOnce(self.codes.append) if once else None,
         )
         self._system = wiring.start_actors(
@@ -167,6 +170,9 @@ class Rig:
         )
         self.flush()
         return self
+
+    def _show(self, decision: DecisionView) -> None:
+        self.shown = decision
 
     def kill(self) -> None:
         """End the process, as kill -9 would: no goodbye, and the timer's memory is gone."""

@@ -42,7 +42,7 @@ class Operator:
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
 
-    def _say(self, verb: Verb, id: str | None = None, reason: str = "", **more: Any) -> list[Reply]:
+    def say(self, verb: Verb, id: str | None = None, reason: str = "", **more: Any) -> list[Reply]:
         said: list[Reply] = []
         command = Command(verb, "ann", reason, id, **more)
         self.rig.system.daemon.tell(Ordered(command, said.append))
@@ -50,7 +50,7 @@ class Operator:
         return said
 
     def _now(self, verb: Verb, *given: Any, **more: Any) -> Reply:
-        (reply,) = self._say(verb, *given, **more)
+        (reply,) = self.say(verb, *given, **more)
         return reply
 
     def hold(self, id: str, reason: str = "", **more: Any) -> Reply:

@@ -130,7 +130,7 @@ def test_every_command_of_the_manual_runs(
         # A list of bare names is for other programs, and empty where no node is in that state.
         told = said.out or said.err or "-o" in given
         if code not in allowed or lost or not told:
-            wrong.append(f"{shown}: exit {code}\n{said.err[-500:]}")
+            wrong.append(f"{shown}: exit {code}\n{said.err[-500:]}{said.out[-1000:]}")
     assert not wrong, "\n".join(wrong)
     assert ran > 40
 

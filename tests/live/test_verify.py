@@ -140,7 +140,9 @@ def test_no_snapshot_is_settled_between_the_end_of_a_node_and_its_replacement(
 
 def test_a_terminal_shows_the_progress_in_its_place(pool: Verified) -> None:
     pool.cluster.change({"Daemon": {"min_nodes": 3}})
-    pool.daemon.reload()
+    reloaded = pool.run("reload")
+    assert reloaded.returncode == 0, reloaded.stderr
+    assert pool.answer()["outlook"] == "settling", "the newest decision may be older than the file"
     pool.daemon.wait_for("node.setup_started", after=pool.daemon.lines("daemon.reloaded")[-1])
     told = pool.environment(TERM="xterm-256color", COLUMNS="", LINES="")
     terminal = Terminal(pool.words("verify", *QUICK), cwd=pool.cluster.home, env=told)

@@ -26,6 +26,15 @@ GUARDS = (
         "isinstance(error, Throttled)",
         "tests/actors/test_adoption.py::test_a_failure_that_may_pass_is_tried_again[unsent]",
     ),
+    TextMutant(
+        "O4",
+        "what was ordered since the newest decision is shown as decided",
+        "actors/daemon/context.py",
+        "undecided=waits",
+        "undecided=False",
+        "tests/actors/test_long_decisions.py::"
+        "test_who_has_the_answer_to_an_order_is_not_shown_the_time_before_it",
+    ),
     # No shorter window without evidence.
     TextMutant(
         "C3",

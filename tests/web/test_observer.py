@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from nodemanager.core.explain.explain import DecisionView
-from nodemanager.core.model.annotations import Mark, Marks
+from nodemanager.core.model.annotations import PAUSE, Mark, Marks
 from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
@@ -82,6 +83,24 @@ def test_each_order_is_shown_with_the_host_of_its_node_or_record() -> None:
     assert status is not None
     names = {record.uuid: record.hostname for record in made.records}
     assert status.hosts == {"i-r1": names["r1"], "r2": names["r2"]}
+
+
+def test_an_order_is_shown_at_once_and_its_decision_is_counted_once() -> None:
+    board, metrics = Board(ManualClock()), Metrics("main", ManualClock())
+    observer = WebObserver(board, metrics)
+    made = world()
+    made.settle()
+    assert made.decided is not None
+    assert made.last is not None
+    decision = DecisionView(made.decided, made.last, made.settings)
+    observer.show(decision)
+    paused = replace(decision, marks=Marks(pool={PAUSE: Mark("ann", 1.0)}), undecided=True)
+    observer.show(paused)
+    status = board.read()
+    assert status is not None
+    assert status.to_json(with_names=True, now=made.now)["pause"]["by"] == "ann"
+    assert board.decision is paused
+    assert metrics.registry.get_sample_value("nodemanager_cycle_seconds_count") == 1.0
 
 
 def test_a_status_is_made_when_it_is_first_read() -> None:

@@ -210,6 +210,9 @@ class CommandAnswers:
                 node=reply.node,
             )
         )
+        if reply.result is Result.DONE:
+            # Whoever has the answer and looks must not be shown the time before it.
+            self._context.show_orders()
         answered: Callable[[Reply], None] = said.answered
         answered(reply)
 

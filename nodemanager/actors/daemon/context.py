@@ -131,6 +131,7 @@ class Context:
         self._actor = actor
         self._deciding = False
         self._rests_until = 0.0
+        self._shown: DecisionView | None = None
 
     @property
     def history(self) -> History:
@@ -280,6 +281,17 @@ class Context:
         """Note how long the decision took, so that the next one leaves time for all else."""
         if took_s >= LONG_S:
             self._rests_until = self.now + REST * took_s
+
+    def show(self, decision: DecisionView) -> None:
+        """Show a decision to the web."""
+        self._shown = decision
+        self.inputs.show(decision)
+
+    def show_orders(self) -> None:
+        """Show what was ordered since the newest decision, and whether it waits for the next."""
+        if self._shown is not None:
+            marks, waits = self.state.marks, self._deciding
+            self.show(replace(self._shown, marks=marks, undecided=waits))
 
     def remind(self, seconds: float, message: Any) -> None:
         """Send the daemon `message` after that many seconds."""

@@ -185,6 +185,7 @@ class NodeManagerDaemonActor(RoleActor):
         context.settings = context.event_log.settings = message.settings
         context.fold(SettingsTaken(message.settings, context.now))
         context.decide_soon()
+        context.show_orders()
 
     def _power_asked(self, message: PowerAsked) -> None:
         """What is asked for is in the nodes' states: have the scheduler say it now."""

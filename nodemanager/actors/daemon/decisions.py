@@ -159,7 +159,7 @@ class Decisions:
 
     def _show(self, made: Plan, snapshot: Snapshot, took_s: float) -> None:
         context = self._context
-        context.inputs.show(
+        context.show(
             DecisionView(
                 snapshot,
                 made,

@@ -405,7 +405,9 @@ class DecisionView:
     """One decision, the snapshot it was taken from, and what else is shown. Never changed.
 
     `took_s` is how long the decision took. `leftovers` counts what is still to be released.
-    `account` and `store` are blank until cloud and store have named them (L5).
+    `account` and `store` are blank until cloud and store have named them (L5). `marks` are the
+    operators' as they stand now; `undecided` says that an order or a changed configuration was
+    taken after the decision.
     """
 
     snapshot: Snapshot
@@ -417,3 +419,4 @@ class DecisionView:
     leftovers: Mapping[tuple[LeftoverKind, LedgerState], int] = field(default_factory=dict)
     account: str = ""
     store: str = ""
+    undecided: bool = False

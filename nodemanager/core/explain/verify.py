@@ -157,6 +157,8 @@ def verify(decision: DecisionView, now: float, *, allow_empty: bool = False) -> 
     The pool is stuck if anything in it is, else settling if anything is, and otherwise settled.
     """
     made, settings = decision.made, adopting(decision.snapshot.history, decision.settings)
+    if decision.undecided:
+        return _verification(decision, settings, now, [_of_pool(Objection(Reason.UNDECIDED))])
     if made.aborted is not None:
         return _verification(decision, settings, now, [_of_pool(made.aborted)])
     snapshot = judged(made, decision.snapshot)

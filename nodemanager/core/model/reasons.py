@@ -796,7 +796,13 @@ class Reason(Explained):
         POOL | SETTLING,
     )
 
-    # `nodemanager verify` fails.
+    # `nodemanager verify` fails, or waits.
+    UNDECIDED = ReasonRow(
+        "undecided",
+        "An operator's order or a changed configuration was taken, and no decision has considered "
+        "it yet.",
+        POOL | SETTLING,
+    )
     POOL_EMPTY = ReasonRow(
         "pool_empty",
         "The pool has no node, and none is to come: nothing was verified (`--allow-empty`).",

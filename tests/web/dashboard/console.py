@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -82,7 +83,8 @@ class Console:
         made.settle()
         assert made.last is not None
         assert made.decided is not None
-        decision = DecisionView(made.decided, made.last, made.settings, marks=marks or Marks())
+        marks = replace(marks or Marks(), pool=made.decided.pool_marks)
+        decision = DecisionView(made.decided, made.last, made.settings, marks=marks)
         self.observer.show(decision)
         return decision
 
