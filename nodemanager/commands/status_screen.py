@@ -236,7 +236,13 @@ def _polls(status: Json) -> Sequence[RenderableType]:
                 Text(f"{failures} failures in a row" if failures else "", style=BAD),
             )
         )
-    return _aligned(rows) or [Text("none yet", style=FAINT)]
+    lines: list[RenderableType] = []
+    for line, poll in zip(_aligned(rows), status["polls"].values(), strict=True):
+        lines.append(line)
+        # A daemon from before an upgrade does not say why.
+        if poll.get("error"):
+            lines.append(cell(poll["error"], ODD))
+    return lines or [Text("none yet", style=FAINT)]
 
 
 def _breaker(breaker: Json) -> Sequence[RenderableType]:

@@ -24,19 +24,14 @@ from nodemanager.lib.logline import Fields, as_json
 KEPT_BELOW_INFO = frozenset({Event.RECORD_UNLISTED, Event.NODE_UNLISTED})
 NOT_KEPT = frozenset(
     {
-        Event.LIST_OK,
-        Event.LIST_FAILED,
-        Event.LIST_PARTIAL,
-        Event.LIST_ITEM,
         Event.DEMAND_SOURCE,
         Event.CYCLE_DONE,
         Event.SERVER_STARTED,
-        Event.SERVER_FAILED,
         Event.REQUEST_REFUSED,
         Event.DAEMON_DUMPED,
     }
 )
-"""Events about no record, node or operator: the recorded decisions have the polls and plans."""
+"""Events that say nothing of the pool, and the counts of decisions, which are recorded, too."""
 
 _STANDING = (
     ("record", frozenset({Event.RECORD_KEEP, Event.RECORD_DEFERRED})),

@@ -14,6 +14,7 @@ from nodemanager.core.model.settings import Settings
 from nodemanager.core.observe.signs import classify
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
+from nodemanager.lib.log import masked
 from nodemanager.lib.logline import Fields
 from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.metrics import Metrics
@@ -38,8 +39,8 @@ class WebObserver:
             self._polls[fields["source"]] = PollStatus(items=fields["items"])
         elif event is Event.LIST_FAILED:
             poll = self._polls.get(fields["source"], PollStatus())
-            failures = poll.failures_in_a_row + 1
-            self._polls[fields["source"]] = replace(poll, failures_in_a_row=failures)
+            failures, error = poll.failures_in_a_row + 1, masked({"error": fields.get("error")})
+            self._polls[fields["source"]] = replace(poll, failures_in_a_row=failures, **error)
 
     def show(self, decision: DecisionView) -> None:
         """Show a new decision, or what was ordered since the newest one.

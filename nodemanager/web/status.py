@@ -71,11 +71,15 @@ class ErrorCounts:
 
 @dataclass(frozen=True, slots=True)
 class PollStatus:
-    """The last complete answer of one source; `started_at` is boottime seconds, None before it."""
+    """The last complete answer of one source; `started_at` is boottime seconds, None before it.
+
+    `error` is why the newest poll failed, with names; None after an answer.
+    """
 
     started_at: float | None = None
     items: int = 0
     failures_in_a_row: int = 0
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,9 @@ class Status:
     the way in which their nodes went.
 
     `idle_times` (node name -> seconds), `account`, `store` and `holder` contain
-    names. They are shown only with the token, as are `read_only`, the breaker's sentences and the
-    details of the operators' standing orders, `marks`; `hosts` has the hostnames of their subjects.
+    names. They are shown only with the token, as are `read_only`, the sentences of the breaker and
+    of failed polls, and the details of the operators' standing orders, `marks`; `hosts` has the
+    hostnames of their subjects.
     """
 
     made_at: float
@@ -149,7 +154,9 @@ class Status:
             "pool": self.pool,
             "mode": self.mode,
             "cycle_age_s": _age(self.made_at, now),
-            "polls": {source: self._poll(poll, now) for source, poll in self.polls.items()},
+            "polls": {
+                source: self._poll(poll, now, with_names) for source, poll in self.polls.items()
+            },
             "poll_stale_after_s": _rounded(self.poll_stale_after),
             "breaker": self._breaker(with_names, now),
             "lease": self._lease(with_names),
@@ -256,15 +263,16 @@ class Status:
             "cloud_errors": self.errors.cloud_errors,
         }
 
-    def _poll(self, poll: PollStatus, now: float) -> Json:
+    def _poll(self, poll: PollStatus, now: float, with_names: bool) -> Json:
         age_s = _age(poll.started_at, now)
         limit_s = self.poll_stale_after
-        return {
+        shown: Json = {
             "age_s": age_s,
             "stale": limit_s is not None and (age_s is None or age_s > limit_s),
             "items": poll.items,
             "failures_in_a_row": poll.failures_in_a_row,
         }
+        return {**shown, "error": poll.error} if with_names else shown
 
     def _slots(self) -> Json:
         slots, total = self.slots, self.slots.total

@@ -119,6 +119,17 @@ def test_one_long_value_breaks_its_own_line_alone() -> None:
     assert line([short], "polls") == "cloud 0s old stale after 20s 6 items"
 
 
+def test_why_the_newest_poll_failed_stands_below_it_for_whoever_has_the_token(read: Read) -> None:
+    polls = {
+        "cloud": PollStatus(NOW - 700.0, 9, 4, "CloudError: no answer"),
+        "records": PollStatus(NOW, 6),
+    }
+    lines = read(polls=polls, poll_stale_after=600.0)
+    at = lines.index(next(one for one in lines if one.startswith("polls")))
+    assert [one.split()[0] for one in lines[at + 1 : at + 3]] == ["CloudError:", "records"]
+    assert not any("CloudError" in one for one in read(token=False, polls=polls))
+
+
 def test_polls_stand_beside_the_age_at_which_they_are_stale(read: Read) -> None:
     lines = read(
         polls={"cloud": PollStatus(NOW - 700.0, 9, 4), "records": PollStatus(None, 0, 1)},

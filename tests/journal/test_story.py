@@ -147,9 +147,22 @@ def test_a_line_and_its_row_say_the_same(
 
 
 @pytest.mark.parametrize("event", sorted(NOT_KEPT))
-def test_polls_cycles_and_servers_are_not_kept(made: Recorded, path: Path, event: Event) -> None:
+def test_cycles_and_servers_are_not_kept(made: Recorded, path: Path, event: Event) -> None:
     made.tell(event, level=WARNING)
     assert [one.event for one in lines(path)] == ["daemon.started"]
+
+
+@pytest.mark.parametrize(
+    "event", [Event.LIST_OK, Event.LIST_FAILED, Event.LIST_PARTIAL, Event.LIST_ITEM]
+)
+def test_an_outage_of_a_poll_is_found_the_morning_after(
+    made: Recorded, path: Path, event: Event
+) -> None:
+    """Its end, too: `events`, `log` and the page of incidents have nothing but the journal."""
+    made.tell(event, level=WARNING, source="cloud", error=CloudError("no answer"))
+    assert [(one.event, one.more.get("source")) for one in lines(path)][1:] == [
+        (event.value, "cloud")
+    ]
 
 
 def test_what_is_below_info_is_not_kept(made: Recorded, path: Path) -> None:

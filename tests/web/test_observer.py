@@ -9,7 +9,10 @@ import pytest
 
 from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.model.annotations import PAUSE, Mark, Marks
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.safety.lease import LeaseRole, LeaseView
+from nodemanager.errors import CloudError
+from nodemanager.lib.log import INFO
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.status import Board, Status
@@ -83,6 +86,30 @@ def test_each_order_is_shown_with_the_host_of_its_node_or_record() -> None:
     assert status is not None
     names = {record.uuid: record.hostname for record in made.records}
     assert status.hosts == {"i-r1": names["r1"], "r2": names["r2"]}
+
+
+def test_the_error_of_a_poll_is_shown_without_secrets_until_the_next_answer() -> None:
+    board, metrics = Board(ManualClock()), Metrics("main", ManualClock())
+    observer = WebObserver(board, metrics)
+    made = world()
+    made.settle()
+    assert made.decided is not None
+    assert made.last is not None
+    decision = DecisionView(made.decided, made.last, made.settings)
+
+    def shown(event: Event, **fields: object) -> str | None:
+        observer.heard(event, INFO, {"source": "cloud", **fields})
+        observer.show(decision)
+        status = board.read()
+        assert status is not None
+        return status.polls["cloud"].error
+
+    error = CloudError("GET https://x/?ping_secret=abc123def: no answer")
+    said = shown(Event.LIST_FAILED, error=error)
+    assert said is not None
+    assert said.startswith("CloudError: GET https://x/")
+    assert "abc123def" not in said
+    assert shown(Event.LIST_OK, items=3, took_s=0.1) is None
 
 
 def test_an_order_is_shown_at_once_and_its_decision_is_counted_once() -> None:

@@ -164,7 +164,7 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
     assert shown["pool"] == "prod"
     assert shown["cycle_age_s"] == 2
     assert shown["polls"] == {
-        "cloud": {"age_s": 7, "stale": False, "items": 9, "failures_in_a_row": 0}
+        "cloud": {"age_s": 7, "stale": False, "items": 9, "failures_in_a_row": 0, "error": None}
     }
     assert shown["poll_stale_after_s"] == 10
     assert shown["slots"] == {

@@ -77,7 +77,8 @@ class Group:
     """Events of one kind for one reason, from the first at `first_at` to the last at `last_at`.
 
     `level` is the worst of theirs. `names` are the hosts, or else nodes or records, of the newest;
-    of lost nodes with what they did: `compute1:busy`.
+    of lost nodes with what they did: `compute1:busy`; of polls their sources, of breakers and
+    pauses their causes.
     """
 
     event: str
@@ -108,16 +109,22 @@ def grouped(events: Iterable[Happened], *, quiet: bool = False) -> tuple[Group, 
 def _group(event: str, reason: str | None, those: list[Happened]) -> Group:
     those = sorted(those, key=lambda one: -one.at)
     is_loss = event == Event.NODE_LOST
-    names = (_lost(one) if is_loss else one.host or one.node or one.record for one in those)
+    names = (_lost(one) if is_loss else _name(one) for one in those)
     most = LOST_NAMED if is_loss else NAMED
     named = tuple(dict.fromkeys(name for name in names if name))[:most]
     level = min((one.level for one in those), key=SEVERITY.index)
     return Group(event, level, reason, len(those), those[-1].at, those[0].at, named)
 
 
+def _name(one: Happened) -> str:
+    """The host, node or record; else the source of a poll, or the cause of what befell the pool."""
+    more = one.more
+    return one.host or one.node or one.record or str(more.get("source") or more.get("cause") or "")
+
+
 def _lost(one: Happened) -> str:
     """The lost node, and what it did until then."""
-    name = one.host or one.node or one.record or ""
+    name = _name(one)
     return f"{name}:{did(one.more['was'])}" if one.more.get("was") else name
 
 

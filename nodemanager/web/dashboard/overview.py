@@ -121,6 +121,8 @@ def _waiting(seen: ShownDecision) -> Iterator[Alert]:
     for source, poll in status.polls.items():
         if poll.failures_in_a_row:
             text = f"Polls that failed in a row: {poll.failures_in_a_row}; the last answer came"
+            if poll.error is not None:
+                text = f"{poll.error}. {text}"
             yield Alert("odd", f"No answer from {source}", text, seen.wall(poll.started_at))
     waiting = Counter[Reason]()
     for (_, reason), count in status.refused.items():

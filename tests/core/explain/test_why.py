@@ -201,6 +201,18 @@ def test_each_lost_node_is_named_with_what_it_did_before_other_warnings() -> Non
     assert second.event == "job.unsatisfiable"
 
 
+def test_polls_are_named_by_their_source_and_breakers_by_their_cause() -> None:
+    failed = [
+        LoggedEvent(float(at), "list.failed", more={"level": "warning", "source": source})
+        for at, source in enumerate(("cloud", "records", "cloud"))
+    ]
+    opened = LoggedEvent(9.0, "breaker.opened", more={"cause": "cloud_collapsed"})
+    assert [one.names for one in grouped([*failed, opened])] == [
+        ("cloud", "records"),
+        ("cloud_collapsed",),
+    ]
+
+
 def test_what_was_only_kept_is_told_when_asked_for() -> None:
     kept = [event(float(at), "node.keep", "busy", node=f"i-{at}") for at in range(9)]
     assert grouped(kept) == ()
