@@ -64,7 +64,8 @@ def table(*headings: str, title: str | None = None, terminal: bool, right: str =
         padding=(0, 2, 0, 0),
         collapse_padding=True,
     )
-    numbers = {one.strip() for one in right.split(",")}
+    # A column without a heading is none of them.
+    numbers = {one.strip() for one in right.split(",")} - {""}
     for heading in headings:
         made.add_column(
             heading,

@@ -43,6 +43,8 @@ LONGEST_VALUE = 2_000
 LONGEST = {"message": 20_000, "traceback": 20_000}
 
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
+_LIBRARYS_LINK = re.compile(r"\s*\(Background on this error at: \S+\)")
+"""What SQLAlchemy adds to each of its messages."""
 _NOT_A_KEY = re.compile(r"[^A-Za-z0-9_.-]")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -121,12 +123,16 @@ def visible(text: str) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """The class and message of the error and of its causes (four at most), on one line."""
+    """The class and message of the error and of its causes (four at most), on one line.
+
+    A cause that says nothing more than the error before it is left out.
+    """
     said: list[str] = []
     link: BaseException | None = error
     while link is not None and len(said) < 4:
-        words = _safely(str, link).strip()
-        said.append(f"{type(link).__name__}: {words}" if words else type(link).__name__)
+        name, words = type(link).__name__, _LIBRARYS_LINK.sub("", _safely(str, link)).strip()
+        if not (said and name in said[-1] and words in said[-1]):
+            said.append(f"{name}: {words}" if words else name)
         link = link.__cause__
     return " <- ".join(said)
 

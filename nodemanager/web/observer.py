@@ -72,7 +72,7 @@ class WebObserver:
         return Status(
             made_at=snapshot.now,
             pool=settings.pool,
-            mode="read-only" if snapshot.read_only is not None else decision.mode,
+            mode=decision.shown_mode,
             read_only=snapshot.read_only,
             nodes=NodeCounts(
                 booting=counts.get("nodes_booting", 0),

@@ -26,6 +26,18 @@ def test_a_table_in_a_pipe_is_aligned_text_that_no_width_breaks(
     ]
 
 
+def test_a_column_without_a_heading_begins_at_its_left(capsys: pytest.CaptureFixture[str]) -> None:
+    made = show.table("reason", "", terminal=False)
+    made.add_row("a", "short")
+    made.add_row("b", "a long sentence")
+    show.say(show.console(), made)
+    assert capsys.readouterr().out.splitlines() == [
+        "reason",
+        "a       short",
+        "b       a long sentence",
+    ]
+
+
 def test_what_others_wrote_moves_no_cursor_and_means_no_markup(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -14,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from libcloud.common.exceptions import BaseHTTPError
 
 from nodemanager.core.model.keys import LogKey
 from nodemanager.core.model.reasons import Event, Reason
-from nodemanager.errors import Throttled
+from nodemanager.errors import CloudError, StoreError, Throttled
 from nodemanager.lib import log, redact
 from nodemanager.lib.log import FileHandler, StdioHandler
 from nodemanager.lib.logline import as_json, logfmt, number, timestamp
@@ -223,6 +226,25 @@ def test_a_huge_value_is_cut_and_says_so(key: str, longest: int, kept: str) -> N
     assert kept in shown
     assert f"(+{100_009 - longest})" in shown
     assert len(shown) < longest + 20
+
+
+def test_a_librarys_link_and_what_was_said_before_are_left_out(
+    lines: Callable[[], list[str]],
+) -> None:
+    driver = sqlite3.OperationalError("database or disk is full")
+    wrapped = sa.exc.OperationalError(None, None, driver, code="e3q8")
+    assert "Background on this error at" in str(wrapped)
+    error = StoreError("the registry's database: database or disk is full")
+    error.__cause__, wrapped.__cause__ = wrapped, driver
+    LOG.event(Event.LIST_FAILED, error=error)
+    again = CloudError("list nodes: BaseHTTPError 503: Service Unavailable")
+    again.__cause__ = BaseHTTPError(503, "Service Unavailable")
+    LOG.event(Event.LIST_FAILED, error=again)
+    assert [read_back(line)["error"] for line in lines()] == [
+        "StoreError: the registry's database: database or disk is full <- "
+        "OperationalError: (sqlite3.OperationalError) database or disk is full",
+        "CloudError: list nodes: BaseHTTPError 503: Service Unavailable",
+    ]
 
 
 def test_an_error_tells_its_cause_and_a_failure_its_traceback(

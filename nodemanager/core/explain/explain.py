@@ -420,3 +420,8 @@ class DecisionView:
     account: str = ""
     store: str = ""
     undecided: bool = False
+
+    @property
+    def shown_mode(self) -> str:
+        """`mode` as it is shown: read-only while nothing may be written."""
+        return self.mode if self.snapshot.read_only is None else "read-only"

@@ -211,7 +211,7 @@ def _verification(
         (*stuck, *settling),
         settings.pool,
         decision.made.plan_id,
-        decision.mode,
+        decision.shown_mode,
         snapshot.wall,
         max(0.0, now - snapshot.now),
         tuple(one for one in items if one.reason is Reason.HELD),

@@ -76,6 +76,16 @@ def test_a_pool_at_rest_is_settled_and_its_numbers_add_up() -> None:
     assert told.boots == {}
 
 
+@cases("read_only", {"it-writes": (None, "apply"), "read-only": ("another store", "read-only")})
+def test_the_first_line_says_whether_the_manager_writes(
+    read_only: tuple[str | None, str],
+) -> None:
+    made = pool()
+    made.flags["read_only"] = read_only[0]
+    look(made)
+    assert seen(made).mode == read_only[1]
+
+
 # What may still settle.
 
 
