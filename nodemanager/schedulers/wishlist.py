@@ -30,33 +30,43 @@ class WishlistCommand:
         self._command = command
         self._timeout = timeout
         self._what = what
+        self._known: dict[bytes, Job] = {}
+        """The jobs of the poll before, by their lines."""
 
     def queue(self) -> tuple[Job, ...]:
         """The jobs, one for each line of JSON. Raises SchedulerError for anything else."""
-        return parse(output_of(self._what, self._command, self._timeout), self._what)
+        return self.read(output_of(self._what, self._command, self._timeout))
 
+    def read(self, output: bytes) -> tuple[Job, ...]:
+        """The jobs of the command's output, one JSON object a line; ignores empty lines.
 
-def parse(output: bytes, what: str) -> tuple[Job, ...]:
-    """The jobs of the output of `what`, one JSON object a line; ignores empty lines.
-
-    A job with a field that can't be read is `unserved`, and concerns no other. A line that is no
-    job at all may be what the program says of an error, so it fails the whole.
-    """
-    jobs = []
-    for number, line in enumerate(output.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            item = foreign.loads(line)
-            id = _id(item)
-        except (ValueError, TypeError) as error:
-            raise SchedulerError(f"{what}, line {number}: {error}") from error
-        try:
-            jobs.append(_job(id, item))
-        except (ValueError, TypeError) as error:
-            problem = f"{what}, line {number}: {error}"
-            jobs.append(Job(id, unserved=Unserved(Reason.JOB_UNREADABLE, problem)))
-    return tuple(jobs)
+        A job with a field that can't be read is `unserved`, and concerns no other. A line that is
+        no job at all may be what the program says of an error, so it fails the whole. Most of a
+        long queue waits from poll to poll: a line that was there before gives the same object.
+        """
+        jobs: list[Job] = []
+        known: dict[bytes, Job] = {}
+        for number, line in enumerate(output.splitlines(), start=1):
+            job = self._known.get(line)
+            if job is None:
+                if not line.strip():
+                    continue
+                where = f"{self._what}, line {number}"
+                try:
+                    item = foreign.loads(line)
+                    id = _id(item)
+                except (ValueError, TypeError) as error:
+                    raise SchedulerError(f"{where}: {error}") from error
+                try:
+                    job = _job(id, item)
+                except (ValueError, TypeError) as error:
+                    unread = Unserved(Reason.JOB_UNREADABLE, f"{where}: {error}")
+                    jobs.append(Job(id, unserved=unread))
+                    continue
+            jobs.append(job)
+            known[line] = job
+        self._known = known
+        return tuple(jobs)
 
 
 _KEYS = frozenset(

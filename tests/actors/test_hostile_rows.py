@@ -13,7 +13,7 @@ from nodemanager.errors import SchedulerError
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.records import wire
 from nodemanager.schedulers.command import CommandScheduler
-from nodemanager.schedulers.wishlist import parse
+from nodemanager.schedulers.wishlist import WishlistCommand
 from tests.actors.conftest import MakeRig
 from tests.fakes.cloud import FakeCloud
 from tests.hostile import VALUES
@@ -82,7 +82,7 @@ JSON = {name: value for name, value in VALUES.items() if not isinstance(value, b
 def test_a_line_of_a_wishlist_is_a_job_or_a_failed_poll(key: str, value: Any) -> None:
     line = json.dumps({"id": "1", "cores": 1, key: value}).encode()
     try:
-        (job,) = parse(line, "wishlist_command")
+        (job,) = WishlistCommand((), 1.0).read(line)
     except SchedulerError:
         return
     assert isinstance(job, Job)

@@ -143,6 +143,20 @@ def test_the_command_gets_what_finds_programs_and_none_of_our_secrets(
     }
 
 
+def test_what_waits_from_poll_to_poll_is_the_same_object() -> None:
+    command = shell("exit 1")
+    first, second, unread = b'{"id": "1"}', b'{"id": "2", "cores": 4}', b'{"id": "3", "cores": -1}'
+    one, other, problem = command.read(b"\n".join((first, second, unread)))
+    with pytest.raises(SchedulerError, match="line 2"):
+        command.read(b"\n".join((second, b"oops")))
+    again, new, moved = command.read(b"\n".join((second, b'{"id": "1", "cores": 2}', b"", unread)))
+    assert again is other
+    assert new == Job("1", cores=2) != one
+    assert problem.unserved is not None
+    assert moved.unserved is not None
+    assert ("line 3" in problem.unserved.detail, "line 4" in moved.unserved.detail) == (True, True)
+
+
 def test_output_with_a_bad_line_among_good_ones_is_not_used_in_part() -> None:
     with pytest.raises(SchedulerError, match="line 2"):
         says('{"id": "1"}', "oops", '{"id": "3"}').queue()
