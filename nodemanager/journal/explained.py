@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from nodemanager.core.explain.explain import APPLY, DRY_RUN, DecisionView, Explanation, explain
-from nodemanager.core.explain.rules import Finding
 from nodemanager.core.model.reasons import is_flip
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
@@ -26,7 +25,6 @@ from nodemanager.journal.replay import replayed
 from nodemanager.journal.story import Story, count, each_latest
 from nodemanager.lib.logline import Json, timestamp
 
-_RULE = tuple(one.name for one in fields(Finding))
 MOST = 100
 """The most events of a history that is not wanted whole; the newest are kept."""
 
@@ -195,9 +193,7 @@ def as_json(explanation: Explanation, source: str) -> Json:
         "record": plain(explanation.record),
         "node": plain(explanation.node),
         "rivals": list(explanation.rivals),
-        "rules": [
-            {name: plain(getattr(one, name)) for name in _RULE} for one in explanation.findings
-        ],
+        "rules": plain(explanation.findings),
         "blocks": list(dict.fromkeys(one.rule for one in explanation.blocks)),
         "earliest": {
             "at": at(when.in_s),
@@ -209,7 +205,10 @@ def as_json(explanation: Explanation, source: str) -> Json:
 
 
 def plain(value: Any) -> Any:
-    """The value in JSON's types; infinite and undefined numbers become null."""
+    """The value in JSON's types, a dataclass by its fields; infinite and undefined numbers become
+    null."""
+    if value is None or type(value) in (str, int, bool):
+        return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float):
@@ -218,4 +217,6 @@ def plain(value: Any) -> Any:
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(one) for one in value]
-    return value if value is None or isinstance(value, (str, int)) else str(value)
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    return value if isinstance(value, (str, int)) else str(value)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict
 from itertools import dropwhile, takewhile
 from operator import not_
 from pathlib import Path
@@ -75,7 +74,7 @@ def explain_job(decision: DecisionView, given: str, *, source: str, journal: Pat
 
 def job_json(one: WaitingJob) -> Json:
     """A job's row as JSON; its reason has its sentence, `says`."""
-    return {**plain(asdict(one)), "says": None if one.reason is None else one.reason.doc}
+    return {**plain(one), "says": None if one.reason is None else one.reason.doc}
 
 
 def _row(decision: DecisionView, given: str) -> WaitingJob | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import falcon
 from falcon.asgi import Request, Response
 
 from nodemanager.core.explain.explain import DecisionView
-from nodemanager.core.explain.verify import NO_DECISION, Verification, verify
+from nodemanager.core.explain.verify import NO_DECISION, verify
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.errors import JournalError
 from nodemanager.journal.explained import MOST, Part, plain
@@ -108,12 +108,6 @@ def add_verify(app: Any, board: Board, workers: Workers) -> None:
     app.add_route("/api/verify", _Verify(board, workers))
 
 
-def as_json(verified: Verification) -> Json:
-    """The answer of GET /api/verify."""
-    shown: Json = plain(asdict(verified))
-    return shown
-
-
 @dataclass(frozen=True, slots=True)
 class _Verify:
     board: Board
@@ -124,7 +118,8 @@ class _Verify:
         response.media = await self.workers.run(self._answer, allow_empty)
 
     def _answer(self, allow_empty: bool) -> Json:
-        decision = self.board.decision
-        if decision is None:
-            return as_json(NO_DECISION)
-        return as_json(verify(decision, self.board.now(), allow_empty=allow_empty))
+        decision, verified = self.board.decision, NO_DECISION
+        if decision is not None:
+            verified = verify(decision, self.board.now(), allow_empty=allow_empty)
+        shown: Json = plain(verified)
+        return shown

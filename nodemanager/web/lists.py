@@ -19,7 +19,6 @@ as `2026-11-28 02:30`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -57,7 +56,7 @@ from nodemanager.web.status import Board
 
 def as_json(one: SizeWhy) -> Json:
     """One size of the answer of GET /api/why; each cause has its reason's sentence, `says`."""
-    shown: Json = plain(asdict(one))
+    shown: Json = plain(one)
     shown["grows"] = [_cause(cause) for cause in one.grows]
     shown["shrinks"] = [_cause(cause) for cause in one.shrinks]
     shown["one_more"] = None if one.one_more is None else _cause(one.one_more)
@@ -65,7 +64,7 @@ def as_json(one: SizeWhy) -> Json:
 
 
 def _cause(cause: Blocker) -> Json:
-    return {**plain(asdict(cause)), "says": cause.reason.doc}
+    return {**plain(cause), "says": cause.reason.doc}
 
 
 def answer(decision: DecisionView, size: str | None) -> Json:
@@ -140,14 +139,13 @@ class ListAnswer(NamedTuple):
 
 def nodes(asked: ListRequest) -> Json:
     """The answer of GET /api/nodes."""
-    return {**_head(asked), "nodes": [_row(one) for one in _taken(asked.decision).nodes]}
+    return {**_head(asked), "nodes": plain(_taken(asked.decision).nodes)}
 
 
 def slots(asked: ListRequest) -> Json:
     """The answer of GET /api/slots."""
     taken = _taken(asked.decision)
-    rows = [_row(one) for one in taken.slots]
-    return {**_head(asked), "total": taken.total, "slots": rows}
+    return {**_head(asked), "total": taken.total, "slots": plain(taken.slots)}
 
 
 def waiting(asked: ListRequest) -> Json:
@@ -166,7 +164,7 @@ def orders(asked: ListRequest) -> Json:
     decision = asked.decision
     marks = decision.marks
     rows = inventory.standing_orders(marks, inventory.hosts_of(decision.made, marks))
-    return {**_head(asked), "orders": [_row(one) for one in rows]}
+    return {**_head(asked), "orders": plain(rows)}
 
 
 def groups(asked: ListRequest) -> Json:
@@ -221,7 +219,8 @@ def node(decision: DecisionView, given: str) -> Json:
     row = inventory.node_row(decision.made, decision.snapshot, decision.settings, given)
     if row is None:
         raise UnknownIdError(f"{given} has no listed node")
-    return _row(row)
+    shown: Json = plain(row)
+    return shown
 
 
 def aborted(made: Plan) -> Json | None:
@@ -240,10 +239,6 @@ def _head(asked: ListRequest) -> Json:
     decision = asked.decision
     at = decision.snapshot.wall
     return {"pool": decision.settings.pool, "plan": decision.made.plan_id, "at": at}
-
-
-def _row(row: inventory.NodeRow | inventory.SlotRow | inventory.OrderRow) -> Json:
-    return {one.name: plain(getattr(row, one.name)) for one in fields(row)}
 
 
 LISTS: Mapping[str, ListAnswer] = {

@@ -15,7 +15,7 @@ from nodemanager.commands.client import ClientError
 from nodemanager.commands.verify import FIRST_S, attempt
 from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.verify import NO_DECISION, verify
-from nodemanager.web.explain import as_json
+from nodemanager.journal.explained import plain
 from tests.cases import cases
 from tests.core.build import World
 from tests.core.explain.test_verify import booting, empty, pool, refused_as_wrong
@@ -31,7 +31,7 @@ def shown(made: World, *, allow_empty: bool = False) -> dict[str, Any]:
     told = verify(
         DecisionView(made.decided, made.last, made.settings), made.now, allow_empty=allow_empty
     )
-    answer: dict[str, Any] = json.loads(json.dumps(as_json(told)))
+    answer: dict[str, Any] = json.loads(json.dumps(plain(told)))
     return answer
 
 
@@ -91,7 +91,7 @@ def test_a_settled_pool_is_looked_at_once() -> None:
 
 
 def test_a_settling_pool_is_looked_at_until_it_has_settled() -> None:
-    daemon = Daemon([as_json(NO_DECISION), boots(), boots(), shown(pool())])
+    daemon = Daemon([plain(NO_DECISION), boots(), boots(), shown(pool())])
     told = look(daemon)
     assert (told.code, told.attempts) == (0, 4)
     assert daemon.asked_at == pytest.approx([0.0, 5.1, 10.2, 15.3])

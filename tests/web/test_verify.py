@@ -5,7 +5,7 @@ from __future__ import annotations
 import requests
 
 from nodemanager.core.explain.verify import NO_DECISION, verify
-from nodemanager.web.explain import as_json
+from nodemanager.journal.explained import plain
 from tests.core.build import World, world
 from tests.web.test_explain import WITH_TOKEN, Daemon, daemon, small
 
@@ -19,7 +19,7 @@ def get(daemon: Daemon, query: str = "") -> requests.Response:
 def test_before_the_first_decision_it_is_settling_and_no_error(daemon: Daemon) -> None:
     answer = get(daemon)
     assert answer.status_code == 200
-    assert answer.json() == as_json(NO_DECISION)
+    assert answer.json() == plain(NO_DECISION)
     assert answer.json()["open"][0]["reason"] == "no_listing"
 
 
@@ -27,7 +27,7 @@ def test_it_is_of_the_newest_decision(daemon: Daemon, small: World) -> None:
     daemon.decides(small)
     decision = daemon.decides(small)
     told = get(daemon).json()
-    wanted = as_json(verify(decision, daemon.clock.boottime()))
+    wanted = plain(verify(decision, daemon.clock.boottime()))
     assert (told["plan"], told["nodes"], told["open"]) == (
         wanted["plan"],
         wanted["nodes"],
