@@ -11,7 +11,7 @@ from rich.text import Text
 
 from nodemanager.commands import show
 from nodemanager.commands.times import local
-from nodemanager.core.explain.lists import CellKind, Column, ListKind, TableRow
+from nodemanager.core.explain.lists import MOST_ROWS, CellKind, Column, ListKind, TableRow
 from nodemanager.core.model.reasons import Event, is_flip
 from nodemanager.journal.event import LEVEL, LoggedEvent
 from nodemanager.lib.logline import measure, span
@@ -80,33 +80,42 @@ STYLES = {
 def table(
     rows: Sequence[TableRow], columns: Sequence[Column], *, whole: bool, terminal: bool
 ) -> Table:
-    """The rows under the headings of the columns; a terminal gets short ids unless `whole`."""
+    """The rows under the headings of the columns.
+
+    A terminal gets the first MOST_ROWS of them, and short ids unless `whole`.
+    """
     numbers = ",".join(one.heading for one in columns if one.is_number)
     headings = [one.heading for one in columns]
     made = show.table(*headings, terminal=terminal, right=numbers)
     short = None
     if terminal and not whole:
         short = Shortened(one["node"] for one in rows if one.get("node"))
-    for row in rows:
-        made.add_row(*(_cell(row, one, short, terminal=terminal) for one in columns))
+    for row in rows[:MOST_ROWS] if terminal else rows:
+        cells = (_cell(row, one, short, terminal=terminal) for one in columns)
+        made.add_row(*(show.cell(*one) if terminal else one[0] for one in cells))
     return made
 
 
-def _cell(row: TableRow, column: Column, short: Shortened | None, *, terminal: bool) -> Text:
-    value, look = row[column.key], column.look
+def _cell(
+    row: TableRow, column: Column, short: Shortened | None, *, terminal: bool
+) -> tuple[str, str]:
+    """The text of a row in a column, and its style."""
+    value, look, style = row[column.key], column.look, ""
     if value in (None, "", []):
-        return Text("-", style="dim")
+        return "-", "dim"
     if look in (CellKind.AGO, CellKind.UNTIL):
         # Without a blank, so that a pipe's reader can split columns at blanks.
-        return show.cell(span(value).replace(" ", ""))
-    if look is CellKind.MOMENT:
-        return show.cell(f"{span(max(0.0, time.time() - value))} ago" if terminal else stamp(value))
-    if column.key == "node" and short is not None:
-        return show.cell(short.of(value))
-    if isinstance(value, list):
+        text = span(value).replace(" ", "")
+    elif look is CellKind.MOMENT:
+        text = f"{span(max(0.0, time.time() - value))} ago" if terminal else stamp(value)
+    elif column.key == "node" and short is not None:
+        text = short.of(value)
+    elif isinstance(value, list):
         more = " ..." if row.get("count", 0) > len(value) else ""
-        return show.cell(",".join(str(one) for one in value) + more)
-    return show.cell(value, STYLES.get(value, "") if look is CellKind.STATE else "")
+        text = ",".join(str(one) for one in value) + more
+    else:
+        text, style = str(value), STYLES.get(value, "") if look is CellKind.STATE else ""
+    return text, style
 
 
 def foot(
@@ -120,5 +129,7 @@ def foot(
     else:
         line = f"no {kind.what} matches; there are"
     line += f" {counted}" if rows and not found else f": {counted}" if counted else ""
+    if len(found) > MOST_ROWS:
+        line += f"; {MOST_ROWS} are shown (--json, or a pipe, has them all)"
     age = span(max(0.0, time.time() - at))
     return show.cell(f"{line}{more}; as of {local(at)}, {age} ago", "dim")

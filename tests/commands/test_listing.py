@@ -14,7 +14,7 @@ from nodemanager.commands import listing, show
 from nodemanager.core.explain.explain import APPLY, DecisionView
 from nodemanager.core.explain.jobs import JobState
 from nodemanager.core.explain.lists import GROUPS, JOBS, NODES, SLOTS
-from nodemanager.core.model.world import CloudState, WorkerState
+from nodemanager.core.model.world import CloudState, Job, WorkerState
 from nodemanager.core.plan.slots import Holder
 from nodemanager.web import lists
 from tests.cases import cases
@@ -183,6 +183,30 @@ def test_what_a_cloud_wrote_moves_no_cursor(run: Run) -> None:
     printed = run("nodes", "--all", "-o", "wide")[1]
     assert "\\x1b[2Jevil" in printed
     assert "\x1b" not in printed
+
+
+@cases("terminal", {"pipe": False, "terminal": True})
+def test_a_terminal_gets_the_first_rows_and_a_pipe_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    made = pool()
+    made.flags["demand"] = tuple(Job(f"job-{number}") for number in range(2003))
+    made.settle()
+    monkeypatch.setattr(listing, "client", lambda config: Daemon(made))
+    monkeypatch.setattr(
+        show,
+        "console",
+        lambda stderr=False: Console(stderr=stderr, force_terminal=terminal, width=150),
+    )
+    with pytest.raises(SystemExit):
+        cli.main(["jobs"])
+    said = capsys.readouterr()
+    assert [said.out.count(f"job-{number} ") for number in (0, 1999, 2000, 2002)] == [
+        *(1, 1),
+        *((0, 0) if terminal else (1, 1)),
+    ]
+    assert ("2003 jobs" in said.err) is terminal
+    assert ("2000 are shown (--json, or a pipe, has them all)" in said.err) is terminal
 
 
 def test_on_a_terminal_ids_are_as_short_as_they_may_be(

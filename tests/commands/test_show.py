@@ -26,6 +26,20 @@ def test_a_table_in_a_pipe_is_aligned_text_that_no_width_breaks(
     ]
 
 
+def test_a_table_in_a_pipe_is_as_wide_as_its_widest_text_and_shows_what_is_hidden(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = show.table("name", "count", "of", terminal=False, right="count")
+    made.add_row("\u7bc0\u9ede", "7", "x" * 20_000)
+    made.add_row("a\x1b[2J[red]", "12", "-")
+    show.say(show.console(), made)
+    assert capsys.readouterr().out.splitlines() == [
+        "name           count  of",
+        f"\u7bc0\u9ede               7  {'x' * 20_000}",
+        "a\\x1b[2J[red]     12  -",
+    ]
+
+
 def test_a_column_without_a_heading_begins_at_its_left(capsys: pytest.CaptureFixture[str]) -> None:
     made = show.table("reason", "", terminal=False)
     made.add_row("a", "short")

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from nodemanager.errors import NodeManagerError
 
+MOST_ROWS = 2000
+"""The most rows on one screen; more make a phone or a terminal slow."""
 TableRow = Mapping[str, Any]
 """A row as JSON has it, by key; durations are seconds, and their keys end with `_s`."""
 

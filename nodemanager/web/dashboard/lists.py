@@ -8,7 +8,14 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from nodemanager.core.explain.events import QUIET
-from nodemanager.core.explain.lists import DECISIONS, ListKind, TableRow, UnknownColumnError, Width
+from nodemanager.core.explain.lists import (
+    DECISIONS,
+    MOST_ROWS,
+    ListKind,
+    TableRow,
+    UnknownColumnError,
+    Width,
+)
 from nodemanager.errors import JournalError
 from nodemanager.journal.story import Story
 from nodemanager.lib.logline import Json
@@ -18,9 +25,6 @@ from nodemanager.web.dashboard.render import Block, Page, Table, part
 from nodemanager.web.dashboard.source import ShownDecision, Source
 from nodemanager.web.dashboard.tables import table
 from nodemanager.web.lists import LISTS, TIMES, ListRequest, decision_row
-
-MOST_ROWS = 2000
-"""The most rows of one page; more make a phone slow."""
 
 
 class ListPage(NamedTuple):
