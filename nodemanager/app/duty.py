@@ -23,12 +23,13 @@ from nodemanager.app import adapters, wiring
 from nodemanager.app.from_config import settings_of
 from nodemanager.config import Config, StoreProvider
 from nodemanager.core.explain.explain import APPLY, STANDBY, DecisionView
+from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
 from nodemanager.errors import StartError
 from nodemanager.journal.logged import EventRecorder
 from nodemanager.lease.keeper import Term
 from nodemanager.lib.clock import Clock
-from nodemanager.lib.log import Logger
+from nodemanager.lib.log import INFO, WARNING, Logger
 from nodemanager.sql.fence import Fence
 
 MANAGER = f"{socket.gethostname()}:{os.getpid()}"
@@ -91,6 +92,11 @@ class Duty:
         self._recorder = EventRecorder(self._journal, clock)
         for one in (shared.decision_log, shared.log):
             one.listeners = [*one.listeners, self._recorder.heard]
+        if term is not None:
+            # It was logged before this journal was open.
+            level = WARNING if term.after_another else INFO
+            holding = {"pool": config.daemon.pool, "holder": term.holder, "token": term.token}
+            self._recorder.heard(Event.LEASE_ACQUIRED, level, holding)
 
     @property
     def call_s(self) -> float:

@@ -268,11 +268,13 @@ def _lease(lease: Json, mode: str) -> Text:
         return Text("none: a dry run takes none", style=FAINT)
     words = {"active": ("held", GOOD), "standby": ("standing by: held", ODD)}
     text, style = words.get(lease["role"], ("not held: only looking", ODD))
-    held = Text(text, style=style)
-    if lease.get("holder"):
+    held, is_over = Text(text, style=style), lease["role"] == "none"
+    if lease.get("holder") and not is_over:
         held.append(" by ").append(cell(lease["holder"]))
     if lease["until"] is not None:
-        held.append(f" until {lease['until']}", style=FAINT)
+        held.append(f" {'since' if is_over else 'until'} {lease['until']}", style=FAINT)
+    if lease.get("error"):
+        held.append(": ").append(cell(lease["error"], BAD))
     return held
 
 

@@ -89,6 +89,7 @@ class Keeper:
         self._last_logged: tuple[object, ...] | None = None
         """What was said last of who has the lease."""
         self._lost = False
+        self._error: str | None = None
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
@@ -103,21 +104,25 @@ class Keeper:
         ahead_s = self._clock.wall() - self._clock.boottime()
         if term is not None:
             role = LeaseRole.ACTIVE if term.holds() else LeaseRole.NONE
-            return LeaseView(role, self.holder, term.token, term.ends_at + ahead_s)
+            until = term.ends_at + ahead_s
+            return LeaseView(role, self.holder, term.token, until, self._error)
         if seen is None:
-            return LeaseView(LeaseRole.STANDBY)
+            return LeaseView(LeaseRole.STANDBY, error=self._error)
         until = self._seen_at + seen.row.left_s + ahead_s
-        return LeaseView(LeaseRole.STANDBY, seen.row.holder, seen.row.token, until)
+        return LeaseView(LeaseRole.STANDBY, seen.row.holder, seen.row.token, until, self._error)
 
     # One step.
 
     def step(self) -> float:
         """Look, take or renew once; gives the seconds until the next step."""
         try:
-            return self._contend() if self._term is None else self._renew(self._term)
+            next_s = self._contend() if self._term is None else self._renew(self._term)
         except StoreError as error:
+            self._error = str(error)
             self._out_of_reach(error)
             return min(LOOK_S, self._duration / 10)
+        self._error = None
+        return next_s
 
     def _contend(self) -> float:
         row = self._leases.look()

@@ -103,9 +103,9 @@ class Status:
     the way in which their nodes went.
 
     `idle_times` (node name -> seconds), `account`, `store` and `holder` contain
-    names. They are shown only with the token, as are `read_only`, the sentences of the breaker and
-    of failed polls, and the details of the operators' standing orders, `marks`; `hosts` has the
-    hostnames of their subjects.
+    names. They are shown only with the token, as are `read_only`, the sentences of the breaker, of
+    the lease and of failed polls, and the details of the operators' standing orders, `marks`;
+    `hosts` has the hostnames of their subjects.
     """
 
     made_at: float
@@ -212,7 +212,7 @@ class Status:
             "token": lease.token,
             "until": None if lease.until is None else timestamp(lease.until),
         }
-        return {**shown, "holder": lease.holder} if with_names else shown
+        return {**shown, "holder": lease.holder, "error": lease.error} if with_names else shown
 
     def _jobs(self, with_names: bool) -> Json:
         """The unsatisfiable jobs; with names, the first JOBS_SHOWN by id."""

@@ -379,6 +379,7 @@ def test_a_kill_of_what_is_untagged_is_refused_by_d11(make_rig: MakeRig) -> None
     assert rig.cloud.calls["destroy"] == 0
     (told,) = rig.lines("operator.kill")
     assert (told["result"], told["reason"], told["rule"]) == ("refused", "untagged", "D11")
+    assert told.get("level", "info") == "info", "no news to anybody but its author"
     restart(rig)
     rig.turn(600)
     assert rig.cloud.calls["destroy"] == 0

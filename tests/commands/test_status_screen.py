@@ -169,6 +169,11 @@ def test_an_open_breaker_says_each_cause_since_when_and_how_to_clear_it(read: Re
         "dry-run": ({"mode": "dry-run"}, "pool prod", "(nothing is written)"),
         "aborted": ({"aborted": "no_listing"}, "pool prod", "no decision: no_listing"),
         "no-lease": ({"lease": LeaseView(LeaseRole.NONE)}, "lease", "not held: only looking"),
+        "lease-lost": (
+            {"lease": LeaseView(LeaseRole.NONE, "me:7:ab", 3, 0.0, "no route to db1")},
+            "lease",
+            "not held: only looking since 1970-01-01T00:00:00.000Z: no route to db1",
+        ),
         "standby": (
             {"lease": LeaseView(LeaseRole.STANDBY, "other:7:ab", 3, 0.0)},
             "lease",

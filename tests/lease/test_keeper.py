@@ -155,10 +155,12 @@ def test_out_of_the_database_s_reach_it_acts_to_the_end_of_its_lease_and_then_fe
     hosts.run(LEASE_S, one)
     assert not one.holds
     assert one.keeper.view().role is LeaseRole.NONE
+    assert one.keeper.view().error, "whoever looks at the status learns why"
     assert [event for event, _ in hosts.said] == [Event.LEASE_ACQUIRED, Event.LEASE_LOST]
     hosts.leases.out_of_reach.clear()
     hosts.run(3.5, one)
     assert one.holds, "nobody had taken it: the term goes on"
+    assert one.keeper.view().error is None
     assert [term.token for term in one.terms if term] == [1]
 
 

@@ -134,6 +134,8 @@ def test_the_other_manager_takes_over_from_one_that_was_killed(pair: Pair, url: 
     assert len(pair.running()) == 4
     assert set(before) - {gone} < set(pair.running())
     assert pair.records_of(pair.tags()) == []
+    told = pair.ordered(second, "events", "--event", "lease", "--level", "warning", "--json")
+    assert "lease.acquired" in told.stdout, "in the morning it is found in the new one's journal"
 
 
 def test_what_a_stopped_manager_had_under_way_is_refused_and_not_sent(pair: Pair) -> None:

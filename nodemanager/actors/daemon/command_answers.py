@@ -193,7 +193,8 @@ class CommandAnswers:
         }
         if reply.result is Result.FAILED:
             fields["problem"] = reply.text
-        level = INFO if reply.ok else WARNING
+        # Whoever gave it has the refusal; a warning is what others must know of, too.
+        level = WARNING if reply.result is Result.FAILED else INFO
         self._context.log.event(said.command.verb.event, level=level, **fields)
         self._context.journal_writer.note(
             CommandGiven(

@@ -94,12 +94,14 @@ class LeaseView:
 
     `holder` is who acts for the pool, as far as it is known; `token` counts the holders. `until` is
     when the lease ends unless it is renewed, in epoch seconds; None for a lock, which has no end.
+    `error` is why its database could not be asked just now.
     """
 
     role: LeaseRole
     holder: str | None = None
     token: int = 0
     until: float | None = None
+    error: str | None = None
 
     @property
     def is_active(self) -> bool:
