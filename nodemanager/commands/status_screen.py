@@ -16,11 +16,13 @@ from nodemanager.lib.logscreen import style_of
 
 GOOD, ODD, BAD, FAINT = "green", "yellow", "bold red", "dim"
 
-NODE_STATES = ("busy", "idle", "booting", "unknown", "unpaired", "down", "fail", "shutdown")
+NODE_STATES = (
+    *("busy", "idle", "booting", "unlisted", "unknown", "unpaired", "down", "fail", "shutdown"),
+)
 _WORDS = {"fail": "bad", "shutdown": "shutting down"}
 JOBS_SHOWN = 5
 """The most unsatisfiable jobs that are named."""
-_TROUBLE = frozenset({"down", "fail", "unpaired"})
+_TROUBLE = frozenset({"down", "fail", "unlisted", "unpaired"})
 HELD_FOR = {
     "listed_node": "with a node",
     "claim": "claimed, no ping yet",

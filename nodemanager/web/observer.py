@@ -76,6 +76,7 @@ class WebObserver:
             read_only=snapshot.read_only,
             nodes=NodeCounts(
                 booting=counts.get("nodes_booting", 0),
+                unlisted=counts.get("nodes_unlisted", 0),
                 unpaired=counts.get("nodes_unpaired", 0),
                 busy=counts.get("nodes_busy", 0),
                 idle=counts.get("nodes_idle", 0),

@@ -41,9 +41,11 @@ class NodeCounts:
     """The numbers of cloud nodes by state, and of those that the demand needs (`wish`).
 
     `unknown` are those whose last word is too old (T6), as in an outage of the record store.
+    `unlisted` were heard lately, and no listing shows them.
     """
 
     booting: int = 0
+    unlisted: int = 0
     unpaired: int = 0
     busy: int = 0
     idle: int = 0

@@ -288,7 +288,7 @@ def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) 
     assert (told["account"], told["store"]) == ("name-of-account", "name-of-store")
     lease = {"role": "active", "token": 7, "until": "1970-01-01T00:01:40.000Z"}
     assert answer.json()["lease"] == lease
-    assert told["lease"] == {**lease, "holder": "name-of-host"}
+    assert told["lease"] == {**lease, "holder": "name-of-host", "error": None}
     assert told["breaker"]["cause"] == "cloud collapsed: name-of-cause 1"
     assert told["breaker"]["clear"].startswith("closes when the lost nodes are listed again")
     assert told["breaker"]["others"][0]["cause"] == "writes fail: name-of-other 1"

@@ -219,6 +219,7 @@ class EventLog:
             "busy": counts.get("nodes_busy", 0),
             "idle": counts.get("nodes_idle", 0),
             "booting": counts.get("nodes_booting", 0),
+            "absent": counts.get("nodes_unlisted", 0) or None,
             "down": counts.get("nodes_down", 0),
             "unpaired": counts.get("nodes_unpaired", 0),
             "shutting_down": counts.get("nodes_shutdown", 0),

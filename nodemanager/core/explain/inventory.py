@@ -20,7 +20,7 @@ from nodemanager.core.operate.naming import Known
 from nodemanager.core.operate.verbs import STANDING, UNDO
 from nodemanager.core.plan.plan import Plan, adopting
 from nodemanager.core.plan.slots import Holder, free_in_s, holder_of, is_leaked
-from nodemanager.core.plan.summary import place_of
+from nodemanager.core.plan.summary import place_of, unlisted
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def take(made: Plan, snapshot: Snapshot, settings: Settings) -> Inventory:
         pool=settings.pool,
         plan=made.plan_id,
         at=snapshot.wall,
-        nodes=(*_nodes(made, snapshot, Sizes(settings.sizes)), *_expected(made, snapshot)),
+        nodes=(*_nodes(made, snapshot, Sizes(settings.sizes)), *_unseen(made, snapshot)),
         slots=tuple(_slots(made, snapshot, settings)),
         total=snapshot.slots,
     )
@@ -192,24 +192,37 @@ def _node(
     )
 
 
-def _expected(made: Plan, snapshot: Snapshot) -> Iterator[NodeRow]:
-    """The nodes that we created and no listing has yet (P4)."""
+def _unseen(made: Plan, snapshot: Snapshot) -> Iterator[NodeRow]:
+    """The nodes that no listing shows: created just now (P4), or missed lately (C5)."""
+    missed = {one.uuid: one for one in unlisted(made.pending, snapshot)}
+    for uuid, one in missed.items():
+        yield NodeRow(
+            host=one.hostname,
+            node=one.instance_id,
+            size=one.claim.size if one.claim is not None else None,
+            state="unlisted",
+            age_s=None,
+            slot=one.slot_number,
+            reason=Reason.NODE_ABSENT.value,
+            record=uuid,
+            orders=_orders(snapshot, one.instance_id, uuid),
+        )
     known = {one.uuid: one for one in snapshot.history.listed_records}
     listed = {view.node.id for view in made.views} | {view.node.tags.record for view in made.views}
-    for uuid, one in snapshot.expected.items():
-        if one.node_id in listed or uuid in listed:
+    for uuid, created in snapshot.expected.items():
+        if created.node_id in listed or uuid in listed or uuid in missed:
             continue
         record = known.get(uuid)
         yield NodeRow(
             host=None if record is None else record.hostname,
-            node=one.node_id,
-            size=one.size,
+            node=created.node_id,
+            size=created.size,
             state="booting",
-            age_s=max(0.0, snapshot.now - one.since),
+            age_s=max(0.0, snapshot.now - created.since),
             slot=None if record is None else record.slot_number,
             reason=Reason.NODE_EXPECTED.value,
             record=uuid,
-            orders=_orders(snapshot, one.node_id, uuid),
+            orders=_orders(snapshot, created.node_id, uuid),
         )
 
 

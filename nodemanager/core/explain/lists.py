@@ -185,7 +185,8 @@ NODES = ListKind(
     names=("node", "record"),
     first=("slot", "host", "node"),
     states=(
-        *("busy", "idle", "booting", "unknown", "unpaired", "down", "shutdown", "foreign"),
+        *("busy", "idle", "booting", "unlisted", "unknown", "unpaired", "down", "shutdown"),
+        "foreign",
         # The cloud's own, where no decision could be taken.
         *("pending", "running", "stopping", "stopped", "terminated"),
     ),

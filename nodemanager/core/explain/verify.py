@@ -66,7 +66,8 @@ def sums(
     yield Sum("nodes of the pool", made.counts.get("nodes", 0), ours)
     booting = sum(place_of(view) == "booting" for view in made.views)
     coming = {"listed": booting, "claims": len(pending), "set-ups": len(snapshot.boots_unclaimed)}
-    yield Sum("nodes booting", made.counts.get("nodes_booting", 0), coming)
+    to_come = made.counts.get("nodes_booting", 0) + made.counts.get("nodes_unlisted", 0)
+    yield Sum("nodes to come", to_come, coming)
     paired = [view.record.uuid for view in made.views if place_of(view) and view.record is not None]
     yield Sum("pairs", made.counts.get("nodes_paired", 0), {"records": len(set(paired))})
     if made.slots is None:

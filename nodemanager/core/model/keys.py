@@ -151,6 +151,7 @@ class LogKey(Documented):
     IDLE = "idle", "Nodes that idle."
     DOWN = "down", "Nodes that are down."
     BOOTING = "booting", "Nodes that boot."
+    ABSENT = "absent", "Nodes heard lately that no listing shows; left out if none."
     UNPAIRED = "unpaired", "Nodes without a record."
     SHUTTING_DOWN = "shutting_down", "Nodes that are being shut down."
     WANTED = "wanted", "Nodes that demand wants."

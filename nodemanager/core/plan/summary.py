@@ -7,7 +7,7 @@ the pool needs. Nothing goes wrong at once when it is left, so it is logged agai
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nodemanager.core.judge.node_view import BAD, OUTSIDE, NodeView
@@ -36,10 +36,21 @@ def _place(reason: Reason, state: WorkerState, unpaired: bool) -> str | None:
     return "unpaired" if unpaired else state.value
 
 
+def unlisted(pending: Collection[str], snapshot: Snapshot) -> Iterator[Record]:
+    """The `pending` records whose node was heard: it is no boot, but no listing shows it now."""
+    if pending:
+        for record in snapshot.history.listed_records:
+            if record.uuid in pending and record.last_ping_at is not None:
+                yield record
+
+
 def cycle_counts(
     views: list[NodeView], verdicts: list[Verdict], pending: set[str], snapshot: Snapshot
 ) -> dict[str, int]:
-    """Nodes by what they do, and records, by name in the summary; `pending` are future nodes."""
+    """Nodes by what they do, and records, by name in the summary.
+
+    `pending` are the records of nodes that no listing shows, or not yet.
+    """
     counts: defaultdict[str, int] = defaultdict(int)
     kinds = Counter([(view.verdict.reason, view.state, view.record is None) for view in views])
     for (reason, state, unpaired), count in kinds.items():
@@ -57,7 +68,9 @@ def cycle_counts(
     if leaving:
         there = [view for view in leaving if view.verdict.reason not in OUTSIDE]
         counts["nodes_draining"] = len(there)
-    counts["nodes_booting"] += len(pending) + len(snapshot.boots_unclaimed)
+    counts["nodes_unlisted"] = sum(1 for _ in unlisted(pending, snapshot))
+    coming = len(pending) - counts["nodes_unlisted"]
+    counts["nodes_booting"] += coming + len(snapshot.boots_unclaimed)
     counts["records"] = len(verdicts)
     return dict(counts)
 

@@ -59,7 +59,7 @@ def _costs(made: Plan, settings: Settings) -> Mapping[str, float]:
     return {} if made.wants is None else prices_by_cause(made.views, Sizes(settings.sizes))
 
 
-_STATES = ("busy", "idle", "booting", "unpaired", "down", "unknown", "shutdown")
+_STATES = ("busy", "idle", "booting", "unlisted", "unpaired", "down", "unknown", "shutdown")
 SLOTS = Chart(
     "slots",
     "Slots over time",

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodemanager.core.explain.explain import explain
+from nodemanager.core.explain.explain import DecisionView, explain
 from nodemanager.core.explain.inventory import Inventory, node_row, take
+from nodemanager.core.explain.verify import verify
 from nodemanager.core.model.annotations import Mark
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import CloudState, Tags, WorkerState
@@ -48,6 +49,23 @@ def test_each_node_is_there_once_with_what_it_does_and_why() -> None:
     alone = rows["i-alone"]
     assert (alone.host, alone.slot, alone.state) == (None, None, "unpaired")
     assert rows["i-others"].state == "foreign"
+
+
+def test_a_node_that_a_listing_lacks_is_in_the_list_and_boots_no_more_than_it_did() -> None:
+    """Until its absence is settled: the counts, the list and `verify` have it under one name."""
+    made = pool()
+    made.ping("r1")
+    made.drop_node("i-r1")
+    made.round()
+    assert made.decided is not None
+    assert made.last is not None
+    counts = {name: made.last.counts.get(f"nodes_{name}", 0) for name in ("booting", "unlisted")}
+    assert counts == {"booting": 0, "unlisted": 1}
+    (row,) = [one for one in lists(made).nodes if one.state == "unlisted"]
+    assert (row.host, row.slot, row.record, row.reason) == ("compute1", 1, "r1", "node_absent")
+    told = verify(DecisionView(made.decided, made.last, made.settings), made.now)
+    assert not any(one.reason is Reason.SUM_IMPOSSIBLE for one in told.open)
+    assert told.nodes["coming"] == 1
 
 
 def test_a_node_s_size_is_called_as_demand_calls_it_u11() -> None:
