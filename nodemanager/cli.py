@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -162,6 +163,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     except NodeManagerError as error:
         for line in getattr(error, "problems", (str(error),)):
             click.echo(f"nodemanager: {visible(line)}", err=True)
+        sys.exit(RUNTIME_FAILURE)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        # On a bad night the answer goes to a file on the disk that is full.
+        click.echo(f"nodemanager: can't write the answer: {error.strerror}", err=True)
         sys.exit(RUNTIME_FAILURE)
 
 

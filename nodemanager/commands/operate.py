@@ -35,21 +35,28 @@ def tell(
     """
     daemon = client(config)
     given: Sequence[str | None] = ids or (None,)
-    answers = [
-        daemon.order(verb, id, reason=reason, forced=forced, unlisted=unlisted) for id in given
-    ]
-    if as_json:
-        print_json(answers[0] if len(answers) == 1 else answers)
-    for answer in () if as_json else answers:
-        if _is_done(answer):
-            click.echo(visible(str(answer.get("message", ""))))
-        else:
-            title, why = answer.get("title", "not done"), visible(str(answer.get("message", "")))
-            click.echo(f"nodemanager: {title}: {why}", err=True)
+    answers: list[Json] = []
+    try:
+        for id in given:
+            answers.append(daemon.order(verb, id, reason=reason, forced=forced, unlisted=unlisted))
+            if not as_json:
+                _print(answers[-1])
+    finally:
+        # What was done before an error is done.
+        if as_json and answers:
+            print_json(answers[0] if len(given) == 1 else answers)
     if not all(map(_is_done, answers)):
         sys.exit(RUNTIME_FAILURE)
     if then is not None:
         then(daemon, answers)
+
+
+def _print(answer: Json) -> None:
+    said = visible(str(answer.get("message", "")))
+    if _is_done(answer):
+        click.echo(said)
+    else:
+        click.echo(f"nodemanager: {answer.get('title', 'not done')}: {said}", err=True)
 
 
 def _is_done(answer: Json) -> bool:

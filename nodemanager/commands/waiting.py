@@ -69,7 +69,7 @@ def until_gone(daemon: Client, nodes: Iterable[str], limit_s: float) -> None:
                 raise NotDoneError(f"called off: {id} is listed, and no order for it stands")
         return {id: f"{id} is gone" for id in done - listed.keys()}
 
-    _until(frozenset(nodes), look, limit_s)
+    _until(set(nodes), look, limit_s)
 
 
 def until_clean(daemon: Client, records: Iterable[str], limit_s: float) -> None:
@@ -79,31 +79,44 @@ def until_clean(daemon: Client, records: Iterable[str], limit_s: float) -> None:
         states = {id: daemon.get("explain", id)["record"]["state"] for id in left}
         return {id: f"{id} is clean" for id, state in states.items() if state == "cleaned"}
 
-    _until(frozenset(records), look, limit_s)
+    _until(set(records), look, limit_s)
 
 
 def _until(
-    left: frozenset[str],
+    left: set[str],
     look: Callable[[frozenset[str]], Mapping[str, str]],
     limit_s: float,
 ) -> None:
+    how_long = f"within {limit_s:g} s"
+    try:
+        if _comes(left, look, limit_s):
+            return
+    except KeyboardInterrupt:
+        how_long = "until Ctrl-C"
+    raise NotDoneError(
+        f"not done {how_long}: {', '.join(sorted(left))}; the order stands, and "
+        "`nodemanager explain ID` says what it waits for"
+    )
+
+
+def _comes(
+    left: set[str], look: Callable[[frozenset[str]], Mapping[str, str]], limit_s: float
+) -> bool:
+    """Whether all is done in time; takes what is done out of `left`, and tells it."""
     from nodemanager.commands.client import NobodyThereError
 
     ends_at = time.monotonic() + limit_s
     while left:
         try:
-            done = look(left)
+            done = look(frozenset(left))
         except NobodyThereError:
             # A daemon may restart meanwhile; the orders are in its journal.
             done = {}
         for said in done.values():
             click.echo(visible(said), err=True)
         left -= done.keys()
-        if not left:
-            return
-        if time.monotonic() >= ends_at:
-            raise NotDoneError(
-                f"not done within {limit_s:g} s: {', '.join(sorted(left))}; the order stands, and "
-                "`nodemanager explain ID` says what it waits for"
-            )
-        time.sleep(LOOK_EVERY_S)
+        if left:
+            if time.monotonic() >= ends_at:
+                return False
+            time.sleep(LOOK_EVERY_S)
+    return True

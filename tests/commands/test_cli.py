@@ -413,3 +413,16 @@ def test_the_module_runs_as_a_program(write: Write) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert f"{path}:2: " in done.stderr
+
+
+def test_an_answer_that_the_disk_has_no_room_for_is_one_clear_line() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "nodemanager", "explain", "within_window"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "nodemanager: can't write the answer: No space left on device\n"

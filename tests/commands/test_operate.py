@@ -223,6 +223,45 @@ def test_waiting_ends_in_time_and_names_what_is_left(
 
 
 @pytest.mark.usefixtures("at_once")
+def test_ctrl_c_ends_the_waiting_and_says_that_the_order_stands(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*, with_names: bool) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(daemon, "status", interrupted)
+    assert run("drain", "i-1", "--wait", "15m") == 1
+    told = capsys.readouterr().err
+    assert "not done until Ctrl-C: i-1; the order stands" in told
+    assert "Aborted" not in told
+
+
+@pytest.mark.parametrize("asked", [(), ("--json",)], ids=["text", "json"])
+def test_what_was_ordered_before_the_daemon_went_is_told(
+    daemon: Daemon,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    asked: tuple[str, ...],
+) -> None:
+    orders = daemon.order
+
+    def order(verb: Verb, id: str | None = None, **more: Any) -> dict[str, Any]:
+        if id == "i-3":
+            raise ClientError("the daemon is gone")
+        return orders(verb, id, **more)
+
+    monkeypatch.setattr(daemon, "order", order)
+    assert run("drain", "i-1", "i-2", "i-3", *asked) == 1
+    said = capsys.readouterr()
+    if asked:
+        told = [one["node"] for one in json.loads(said.out)]
+    else:
+        told = [line.split()[0] for line in said.out.splitlines()]
+    assert told == ["i-1", "i-2"]
+    assert "the daemon is gone" in said.err
+
+
+@pytest.mark.usefixtures("at_once")
 def test_a_clean_that_is_under_way_is_waited_for(
     daemon: Daemon, capsys: pytest.CaptureFixture[str]
 ) -> None:
