@@ -241,5 +241,5 @@ class PoolLeftovers(ABC, Generic[W, N]):
         """Raises IncompleteListing where it can't be read: any thing might then belong to it."""
         try:
             return self.incarnation(node) or ""
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise IncompleteListing(f"find leftovers: node {node.id or '?'}: {error}") from error

@@ -30,7 +30,7 @@ from nodemanager.core.explain.lists import (
 )
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import JournalError
-from nodemanager.lib.logline import Json, visible
+from nodemanager.lib.logline import Json, span, visible
 from nodemanager.lib.near import did_you_mean
 
 LATELY_S = 3600.0
@@ -299,10 +299,17 @@ def _show(
     watch, whole = given["watch"], output == "wide"
     columns = kind.shown(Width.WIDE if whole else Width.NARROW)
 
+    def listed(shown: Json) -> tuple[list[TableRow], str]:
+        """The rows, and what the foot adds, as that they are old; events have no poll."""
+        rows, more = seen(shown)
+        if old := shown.get("stale"):
+            more += f"; no answer from {old['source']} for {span(old['age_s'])}"
+        return rows, more
+
     def drawn(shown: Json) -> RenderableType:
         from rich.console import Group
 
-        rows, more = seen(shown)
+        rows, more = listed(shown)
         found = kind.chosen(rows, query)
         foot = screen.foot(found, rows, kind, shown["at"], more)
         return (
@@ -310,8 +317,8 @@ def _show(
         )
 
     def print_it(shown: Json) -> None:
-        """Print it; its foot only on a terminal, in a pipe only where no row was found."""
-        rows, more = seen(shown)
+        """Print it; its foot on a terminal, in a pipe only where it has no row, or old ones."""
+        rows, more = listed(shown)
         found = kind.chosen(rows, query)
         if output == "json":
             show.print_json({**shown, kind.key: found}, a_line=watch is not None)
@@ -323,7 +330,7 @@ def _show(
             if found:
                 table = screen.table(found, columns, whole=whole, terminal=out.is_terminal)
                 show.say(out, table)
-            if not found or out.is_terminal:
+            if not found or out.is_terminal or shown.get("stale"):
                 foot = screen.foot(found, rows, kind, shown["at"], more)
                 show.say(show.console(stderr=True), foot)
 

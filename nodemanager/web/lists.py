@@ -18,6 +18,7 @@ as `2026-11-28 02:30`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +42,7 @@ from nodemanager.core.explain.lists import (
     UnknownColumnError,
 )
 from nodemanager.core.explain.why import Blocker, SizeWhy, why
+from nodemanager.core.judge.preconditions import stale_poll
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import JournalError
@@ -139,20 +141,20 @@ class ListAnswer(NamedTuple):
 
 def nodes(asked: ListRequest) -> Json:
     """The answer of GET /api/nodes."""
-    return {**_head(asked), "nodes": plain(_taken(asked.decision).nodes)}
+    return {**_listed(asked), "nodes": plain(_taken(asked.decision).nodes)}
 
 
 def slots(asked: ListRequest) -> Json:
     """The answer of GET /api/slots."""
     taken = _taken(asked.decision)
-    return {**_head(asked), "total": taken.total, "slots": plain(taken.slots)}
+    return {**_listed(asked), "total": taken.total, "slots": plain(taken.slots)}
 
 
 def waiting(asked: ListRequest) -> Json:
     """The answer of GET /api/jobs; each reason has its sentence, `says`."""
     decision = asked.decision
     return {
-        **_head(asked),
+        **_listed(asked),
         "aborted": aborted(decision.made),
         "polled": decision.snapshot.demand is not None,
         "jobs": [job_json(one) for one in jobs(decision)],
@@ -239,6 +241,14 @@ def _head(asked: ListRequest) -> Json:
     decision = asked.decision
     at = decision.snapshot.wall
     return {"pool": decision.settings.pool, "plan": decision.made.plan_id, "at": at}
+
+
+def _listed(asked: ListRequest) -> Json:
+    """The head of a list that is as old as the polls that it is made from."""
+    found = stale_poll(asked.decision.snapshot, asked.decision.settings)
+    if found is None or not math.isfinite(found[1]):
+        return {**_head(asked), "stale": None}
+    return {**_head(asked), "stale": {"source": found[0], "age_s": round(found[1], 3)}}
 
 
 LISTS: Mapping[str, ListAnswer] = {

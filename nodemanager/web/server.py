@@ -22,6 +22,7 @@ calls for patience, or for a look at the sources.
 
 from __future__ import annotations
 
+import html
 import ipaddress
 import json
 import socket
@@ -351,6 +352,15 @@ class _StatusPage:
 
 
 def _serialize(request: Request, response: Response, error: falcon.HTTPError) -> None:
+    if request.client_prefers((falcon.MEDIA_JSON, falcon.MEDIA_HTML)) == falcon.MEDIA_HTML:
+        # A person in a browser, who mistyped a path or kept a page for too long.
+        title, why = (html.escape(said or "") for said in (error.title, error.description))
+        response.content_type = "text/html; charset=utf-8"
+        response.text = (
+            f'<!doctype html><html lang="en"><title>{title}</title><h1>{title}</h1><p>{why}</p>'
+            '<p><a href="/">To the overview</a></p></html>\n'
+        )
+        return
     response.content_type = falcon.MEDIA_JSON
     response.data = json.dumps(error.to_dict()).encode()
 

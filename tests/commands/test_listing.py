@@ -49,9 +49,13 @@ class Daemon:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    daemon = Daemon(pool())
-    monkeypatch.setattr(listing, "client", lambda config: daemon)
+def made() -> World:
+    return pool()
+
+
+@pytest.fixture
+def run(made: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.setattr(listing, "client", lambda config: Daemon(made))
 
     def command(*words: str) -> tuple[int, str, str]:
         code = 0
@@ -77,6 +81,18 @@ def test_in_a_pipe_there_is_a_heading_and_a_line_for_each_node_by_slot(run: Run)
     assert column(printed, 0) == ["compute1", "compute2", "compute10"]
     assert column(printed, 1) == ["i-r1", "i-r2", "i-r10"]
     assert column(printed, 3) == ["busy", "busy", "idle"]
+
+
+@pytest.mark.parametrize("command", ["nodes", "slots", "jobs"])
+def test_a_list_that_rests_on_an_old_answer_says_so_in_a_pipe_too(
+    made: World, run: Run, command: str
+) -> None:
+    assert "no answer" not in run(command)[2]
+    made.advance(900.0)
+    made.poll_records()
+    made.plan()
+    assert "; no answer from cloud for 15m" in run(command)[2]
+    assert json.loads(run(command, "--json")[1])["stale"]["source"] == "cloud"
 
 
 def test_slots_tell_what_holds_them_and_when_they_will_be_free(run: Run) -> None:

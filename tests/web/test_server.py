@@ -392,6 +392,17 @@ def test_a_load_balancer_finds_the_one_manager_that_acts(manager: Manager, role:
     assert manager.get("/_health/active", wrong).status_code == 403
 
 
+def test_a_browser_gets_an_error_as_a_page_and_a_program_as_json(manager: Manager) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+    page = manager.get("/<nosuch>", browser)
+    assert (page.status_code, page.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert "<h1>404 Not Found</h1>" in page.text
+    assert "<nosuch>" not in page.text
+    for accept in ({}, {"Accept": "*/*"}, {"Accept": "application/json"}):
+        told = manager.get("/nosuch", accept)
+        assert (told.status_code, told.json()["title"]) == (404, "404 Not Found")
+
+
 def test_without_any_token_health_is_disabled_and_nothing_opens_the_door(
     tokenless: Manager,
 ) -> None:

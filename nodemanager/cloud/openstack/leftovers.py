@@ -85,7 +85,9 @@ class OpenStackLeftovers(PoolLeftovers[Wire, Server]):
         listed = wire.servers()
         if any(server is None for server in listed):
             raise IncompleteListing("an item of the servers is none")
-        return [one for one in listed if incarnation in (None, self.incarnation(one))]
+        if incarnation is None:
+            return listed
+        return [one for one in listed if self.read_incarnation(one) == incarnation]
 
     def owners(self, driver: NodeDriver, leftover: Leftover, thing: CloudResource) -> list[Server]:
         try:

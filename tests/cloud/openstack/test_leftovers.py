@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from tests.cloud.openstack.helpers import (
     ports_of,
 )
 from tests.cloud.openstack.nova import refused
-from tests.cloud.openstack.server import OpenStackServer, answering
+from tests.cloud.openstack.server import OpenStackServer, answering, changed
 from tests.cloud.openstack.things import ADDRESS, PORT, VOLUME, neutron
 
 pytestmark = pytest.mark.socket
@@ -164,6 +165,22 @@ def test_an_address_that_goes_between_two_pages_hides_no_other(openstack: OpenSt
     found = [leftover.id for leftover in ours.find_leftovers()]
     assert sorted(found) == sorted(addresses)
     assert len(openstack.called("network GET /floatingips")) == 4
+
+
+def test_a_server_whose_metadata_is_unreadable_may_own_any_leftover(
+    openstack: OpenStackServer,
+) -> None:
+    ours = cloud(openstack)
+    made = ours.create(order())
+    volume = openstack.things.add(VOLUME, metadata=our_tags(made))
+
+    def unreadable(body: Any) -> Any:
+        return {"servers": [{**one, "metadata": "none"} for one in body["servers"]]}
+
+    openstack.fault("compute GET /servers/detail", times=9, after=changed(unreadable))
+    for ask in (ours.find_leftovers, partial(ours.release, Leftover(DISK, volume, ""))):
+        with pytest.raises(IncompleteListing, match=f"node {made.id}: metadata is no mapping"):
+            ask()
 
 
 def test_a_cell_that_is_down_hides_the_owner_of_a_leftover(openstack: OpenStackServer) -> None:
