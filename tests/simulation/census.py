@@ -54,6 +54,7 @@ NEVER: Mapping[Reason, str] = {
     Reason.RECORD_GONE: "Hardly ever is a record deleted right before its prune or backlog item: "
     "tests/core/execute/test_prune and tests/actors/test_backlog do it.",
     Reason.STANDBY: "No simulated operator commands a standby: tests/actors/test_standby does.",
+    Reason.UNDECIDED: "Only `nodemanager verify` says it.",
     Reason.POOL_EMPTY: "Only `nodemanager verify` says it.",
     Reason.SUM_IMPOSSIBLE: "Only `nodemanager verify` says it, of numbers that contradict.",
 }

@@ -27,6 +27,8 @@ from tests.fakes.journal import MemoryJournal
 from tests.simulation.engine import Killed, Mailbox, Process, SimTimer
 
 if TYPE_CHECKING:
+    from nodemanager.core.explain.explain import DecisionView
+    from nodemanager.core.plan.plan import Plan
     from nodemanager.lease.keeper import Term
     from tests.simulation.hosts import Host
     from tests.simulation.world import Pool, World
@@ -104,6 +106,7 @@ class Manager:
         if host is not None:
             cloud = netted(cloud, CloudError, "cloud", self._may_send)
             store = netted(store, StoreError, "records", self._may_send)
+        self._newest: Plan | None = None
         self.store = store
         self.guarantee = store.guarantee
         self.wishlist_at: float | None = None
@@ -120,7 +123,7 @@ class Manager:
             backlog=RememberedBacklog(facts),
             holds_lease=self._holds,
             token=0 if term is None else term.token,
-            show=lambda seen: world.planned(self, seen.made, seen.snapshot, seen.settings),
+            show=self._decided,
             run_id=name,
             journal=journal,
         )
@@ -180,6 +183,12 @@ class Manager:
     def _holds(self) -> bool:
         """What it knows itself; a lock file is asked for the truth."""
         return self.lease if self.host is None else self.term is None or self.term.holds()
+
+    def _decided(self, seen: DecisionView) -> None:
+        """Each decision once; what was ordered since is shown with it again."""
+        before, self._newest = self._newest, seen.made
+        if seen.made is not before:
+            self.world.planned(self, seen.made, seen.snapshot, seen.settings)
 
     def _may_send(self) -> bool:
         may = self.mode == "apply" and self._holds()
