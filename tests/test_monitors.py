@@ -212,6 +212,7 @@ def test_failed_writes_stand_from_when_they_opened_the_breaker_b3(
         "an-order-was-on-its-way-before": ("sent", -1.0, []),
         "its-size-was-refused": ("refused", 1.0, []),
         "that-was-just-before-it-waited": ("refused", -1.0, []),
+        "its-size-was-refused-in-the-end": ("refused in the end", 1.0, []),
         "that-was-long-before-it-waited": ("refused", -600.0, ["U14"]),
         "another-size-was-refused": ("another refused", 1.0, ["U14"]),
         "its-machine-ended": ("ended", 1.0, []),
@@ -234,12 +235,15 @@ def test_what_waits_is_queued_again_only_where_no_machine_comes_u14(
     since = engine.now + 10.0
     engine.now = since + at
     uuid = controller.registry.uuids[(second if what == "another refused" else first).name]
-    if "refused" in what:
+    if what in ("refused", "another refused"):
         for hook in world.weather.failed:
             hook("main-1", "cloud.create", uuid, PlaceFull("no room", place="zone-a"))
     tags = Tags("main", uuid, "life")
     one = world.cloud.start(tags=tags, size=first.size, name=first.name, by="main-1")
     world._boot(one, first.name)
+    if what == "refused in the end":
+        for answered in world.weather.answered:
+            answered("main-1", "cloud.finish", one.id, PlaceFull("no room", place="zone-a"))
     assert one.machine is not None
     one.machine.heard_at = None if what == "never heard" else engine.now
     engine.now = since

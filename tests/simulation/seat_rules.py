@@ -78,6 +78,7 @@ class SeatRules:
         world.cloud.books.ended.append(self._ended)
         controller.ordered.append(self._ordered)
         world.weather.failed.append(self._refused)
+        world.weather.answered.append(self._refused_in_the_end)
         world.registry.changed.append(self._changed)
         world.cloud.books.destroyed.append(self._destroyed)
 
@@ -92,6 +93,12 @@ class SeatRules:
         if method == "cloud.create" and error.definite:
             node = self.controller.model.nodes[self.controller.registry.names[about]]
             self._refused_at[self._sort(node)] = self.world.engine.now
+
+    def _refused_in_the_end(self, manager: str, method: str, about: str, answer: object) -> None:
+        """A create that went on is refused where its manager asks how it ended."""
+        if method == "cloud.finish" and isinstance(answer, RemoteError):
+            record = self.world.cloud.instances[about].tags.record or ""
+            self._refused(manager, "cloud.create", record, answer)
 
     def _ended(self, one: Instance) -> None:
         if one.machine is not None and one.machine.secret not in self._heard:

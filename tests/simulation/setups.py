@@ -11,7 +11,6 @@ the other is the process's own, and may be long where that stands still (see the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodemanager.actors.messages import CarryOut
@@ -56,15 +55,21 @@ class Create:
 
 @dataclass(frozen=True)
 class Room:
-    """What the newest listing left of max_nodes and the price, at a manager's newest decision."""
+    """What the newest listing leaves of max_nodes and the price, as of a manager's newest decision.
 
-    nodes: int
-    price: float
-    prices: Mapping[str, float]
-    """Of each size."""
+    Of the `listed`, one that has ended since takes no room: a create that went on may be refused,
+    and is sent to another place then.
+    """
+
+    listed: tuple[Instance, ...]
+    settings: Settings
 
     def is_for(self, size: str) -> bool:
-        return self.nodes > 0 and self.prices.get(size, 0.0) <= self.price + 1e-9
+        settings, living = self.settings, [one for one in self.listed if one.lives]
+        prices = {one.name: one.price or 0.0 for one in settings.sizes}
+        price = sum(prices.get(one.tags.size or one.size, 0.0) for one in living)
+        left = settings.max_total_price - price if settings.max_total_price > 0 else float("inf")
+        return len(living) < settings.max_nodes and prices.get(size, 0.0) <= left + 1e-9
 
 
 class SetUpRules:
@@ -107,16 +112,13 @@ class SetUpRules:
         # A former run's journal tells the next one whom it destroyed.
         family = self.told.family(manager.pool.name)
         destroyed = {node_id for one in family for node_id in one.destroys}
-        prices = {one.name: one.price or 0.0 for one in settings.sizes}
-        listed = [
+        listed = tuple(
             living[node.id]
             for node in newest.items.values()
             if node.tags.pool == settings.pool and node.state is not CloudState.TERMINATED
-            if node.id in living and living[node.id].lives and node.id not in destroyed
-        ]
-        price = sum(prices.get(one.tags.size or one.size, 0.0) for one in listed)
-        left = settings.max_total_price - price if settings.max_total_price > 0 else float("inf")
-        self._room[manager.name] = Room(settings.max_nodes - len(listed), left, prices)
+            if node.id in living and node.id not in destroyed
+        )
+        self._room[manager.name] = Room(listed, settings)
 
     def _told_of_end(self, manager: Manager, plan: Plan, snapshot: Snapshot) -> None:
         """A claim whose only node the newest listing shows as terminated stands for none to come.

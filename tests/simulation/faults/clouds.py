@@ -53,7 +53,11 @@ def _(scene: Scene, nodes: tuple[CloudNode, ...]) -> Listed[CloudNode]:
 @fault("cloud list short", weight=3, lasts=MIDDLING)
 @altering
 def _(scene: Scene, nodes: tuple[CloudNode, ...]) -> Listed[CloudNode]:
-    return Listed(tuple(node for node in nodes if scene.random.random() < 0.6))
+    """A node that is listed twice lacks both entries: one of them alone may call it terminated."""
+    kept: dict[str, bool] = {}
+    for node in nodes:
+        kept.setdefault(node.id, scene.random.random() < 0.6)
+    return Listed(tuple(node for node in nodes if kept[node.id]))
 
 
 @fault("cloud list incomplete", weight=3, lasts=LONG)
