@@ -157,6 +157,8 @@ FOUND = [
     pytest.param(1005042276, "D15", id="nodes-of-two-sizes-are-replaced-at-one-moment"),
     pytest.param(1005050184, "B3", id="a-breaker-from-before-the-journal-could-be-read"),
     pytest.param(1005030019, "D15", id="a-spot-node-in-whose-place-min-nodes-pays-for-none"),
+    pytest.param(78000658, "WORK", id="a-name-that-was-given-again-and-a-lost-journal"),
+    pytest.param(78000923, "U9", id="a-node-that-ended-before-the-journal-could-be-read"),
 ]
 """The worlds that once broke a rule; of each kind of rule `make test` plays the last."""
 

@@ -246,10 +246,37 @@ MUTANTS = (
         "D7",
         "a word on a name is taken for one on its next node, whoever is heard",
         "core/observe/scheduled.py",
-        "            return None if _hears_another(known, history) else known.name\n",
-        "            return None\n",
+        "return None if is_listed and _hears_another(known, history) else known.name",
+        "return None if is_listed else known.name",
         "tests/core/judge/test_deleted_record.py::"
         "test_the_word_is_of_another_node_of_its_name_once_that_one_is_heard_d7",
+    ),
+    TextMutant(
+        "D7",
+        "one whose hostname is not known is asked for by no name",
+        "core/observe/scheduled.py",
+        "else node_of(one, history.nodes_by_record, history.present) is None",
+        "else False",
+        "tests/core/judge/test_deleted_record.py::"
+        "test_one_whose_hostname_nobody_knows_any_more_may_have_that_of_a_record_without_a_node_d7",
+    ),
+    TextMutant(
+        "U9",
+        "until the journal is read, what ended in its set-up stands for a node to come",
+        "core/safety/boot_loops.py",
+        "return changed(snapshot, history=history), ()",
+        "return snapshot, ()",
+        "tests/core/observe/test_ended.py::"
+        "test_one_that_ended_in_its_set_up_stands_for_no_node_to_come_whoever_ended_it_u9",
+    ),
+    TextMutant(
+        "D7",
+        "a name stays another node's, though that one is listed no more",
+        "core/observe/scheduled.py",
+        "return None if is_listed and _hears_another(known, history) else known.name",
+        "return None if _hears_another(known, history) else known.name",
+        "tests/core/judge/test_deleted_record.py::"
+        "test_the_name_may_be_its_own_again_once_the_other_node_is_not_listed_d7",
     ),
     TextMutant(
         "D7",
@@ -558,8 +585,8 @@ MUTANTS = (
         "NODE_LOST",
         "a node is lost before the journal says whether a former run destroyed it",
         "core/safety/boot_loops.py",
-        "not snapshot.journal_read or snapshot",
-        "snapshot",
+        "if not snapshot.journal_read:",
+        "if False:",
         "tests/core/observe/test_ended.py::"
         "test_none_is_lost_before_it_is_known_which_ones_a_former_run_destroyed_d3",
     ),

@@ -15,6 +15,7 @@ from nodemanager.core.model.scheduling import SchedulerNode, SchedulerReport, ho
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Listing, Record, WorkerState, life_key
 from nodemanager.core.observe.history import History
+from nodemanager.core.observe.nodes_by_record import node_of
 from nodemanager.core.observe.pings import Heard, Hostname, Hostnames, hostnames_told, lives_heard
 from nodemanager.core.observe.pools import uuids_of_ours
 from nodemanager.core.observe.signs import idle_words, is_heard, worker_state
@@ -210,9 +211,10 @@ def report_on(record: Record, snapshot: Snapshot, settings: Settings) -> Schedul
 def hostname_of(node: CloudNode, history: History) -> str | None:
     """The hostname that the node's life had, or has; None if it is not known, or another node's.
 
-    It is another's once a record of another life has it, that life's node pinged, and the scheduler
-    hears another daemon than this node's: of two nodes of one name it knows the one that came up
-    last. Where it does not tell when they started, it may be this one's still.
+    It is another's once a record of another life has it, that life's node is listed and pinged, and
+    the scheduler hears another daemon than this node's: of two nodes of one name it knows the one
+    that came up last. Where it does not tell when they started, it may be this one's still. Once
+    the other node is not listed, the scheduler may hear this one again.
     """
     if node.tags.record is None:
         return None
@@ -223,7 +225,8 @@ def hostname_of(node: CloudNode, history: History) -> str | None:
     for record in history.listed_records:
         is_another = life_key(record.uuid, record.incarnation) != key
         if is_another and record.hostname == known.name and record.last_ping_at is not None:
-            return None if _hears_another(known, history) else known.name
+            is_listed = node_of(record, history.nodes_by_record, history.present) is not None
+            return None if is_listed and _hears_another(known, history) else known.name
     return known.name
 
 
@@ -238,24 +241,28 @@ def _hears_another(known: Hostname, history: History) -> bool:
 def names_of(node: CloudNode, history: History, paired: Container[str]) -> tuple[str, ...]:
     """The hostnames under which the scheduler may know a node without a record.
 
-    That is the one of its life. If its tags name none, it may be that of any listed record whose
-    uuid is not `paired`, that has no claim either, and that names no other node and no other pool:
-    also of a free seat, on which a machine from before us may be up.
+    That is the one of its life. If that is not known, it may be that of any listed record whose
+    uuid is not `paired`, that names no other pool, and whose own node it may be: also of a free
+    seat, on which a machine from before us may be up. Where its tags name a record, that was
+    deleted before our journal began, and its hostname was given again: then it may be that of any
+    such record whose own node is not listed.
     """
     key = life_key(node.tags.record or "", node.tags.incarnation)
     if key in history.hostnames:
         name = hostname_of(node, history)
         return () if name is None else (name,)
-    records = history.listed_records
+    is_from_before = node.tags.record is None
     return tuple(
         host
-        for one in records
+        for one in history.listed_records
         if (host := host_of(one)) is not None
-        and node.tags.record is None
-        and one.claim is None
-        and one.instance_id in (None, node.id)
         and one.pool in (None, node.tags.pool)
         and one.uuid not in paired
+        and (
+            one.claim is None and one.instance_id in (None, node.id)
+            if is_from_before
+            else node_of(one, history.nodes_by_record, history.present) is None
+        )
     )
 
 

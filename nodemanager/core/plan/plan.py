@@ -163,6 +163,7 @@ def _planned(
     """The plan of a snapshot that may be decided on."""
     snapshot, pairs = _paired(snapshot, settings, before, new_records=new_records)
     views = _viewed(snapshot, settings, pairs, before)
+    before_ends = snapshot.history.ended_lives
     snapshot, ended = nodes_ended(snapshot, settings)
     unlisted = look_for_unlisted(snapshot, settings)
     unheard = _unheard(snapshot, settings, unlisted, impossible.ids)
@@ -189,7 +190,7 @@ def _planned(
     verdicts = with_prunes(verdicts, prunes)
     return Plan(
         plan_id=snapshot.plan_id,
-        history=_to_go_on_from(snapshot),
+        history=_to_go_on_from(snapshot, before_ends),
         breaker=snapshot.breaker,
         pairs=pairs,
         records=tuple(verdicts),
@@ -294,11 +295,17 @@ def _with(snapshot: Snapshot, history: History, breaker: Breaker | None = None) 
     return changed(snapshot, history=history, breaker=breaker)
 
 
-def _to_go_on_from(snapshot: Snapshot) -> History:
-    """The next snapshot's history: a listing that is not believed proves no absence (L3, C5)."""
+def _to_go_on_from(snapshot: Snapshot, before_ends: frozenset[str]) -> History:
+    """The next snapshot's history: a listing that is not believed proves no absence (L3, C5).
+
+    Which lives have ended is found out anew until it is known which of them are news (B5).
+    """
+    history = snapshot.history
+    if not snapshot.journal_read:
+        history = changed(history, ended_lives=before_ends)
     if snapshot.breaker.part(Cause.CLOUD_COLLAPSED) is None:
-        return snapshot.history
-    return changed(snapshot.history, absence={})
+        return history
+    return changed(history, absence={})
 
 
 def judged(made: Plan, snapshot: Snapshot) -> Snapshot:

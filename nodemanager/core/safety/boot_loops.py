@@ -160,10 +160,12 @@ def nodes_ended(snapshot: Snapshot, settings: Settings) -> tuple[Snapshot, tuple
     Each that ended in its set-up is a failed boot. What a former run counted is no news (B5), nor
     what it destroyed: until that is known, nothing is.
     """
-    if not snapshot.journal_read or snapshot.breaker.part(Cause.RECORDS_COLLAPSED) is not None:
+    if snapshot.breaker.part(Cause.RECORDS_COLLAPSED) is not None:
         # What the listing lacks is neither forgotten nor news.
         return snapshot, ()
     history, seen = seen_ended(snapshot, settings)
+    if not snapshot.journal_read:
+        return changed(snapshot, history=history), ()
     limits = snapshot.limits
     loops = limits.loops
     if history.records is not None:

@@ -176,6 +176,41 @@ def test_the_word_is_of_another_node_of_its_name_once_that_one_is_heard_d7(
     assert hostname_of(listed, made.history) == (HOST if reason is Reason.BUSY else None)
 
 
+def test_the_name_may_be_its_own_again_once_the_other_node_is_not_listed_d7() -> None:
+    """Its daemon still runs: the scheduler hears it again, and gives it work.
+
+    The scheduler's newest answer is from when the other one was there, so it is asked right before
+    the destroy.
+    """
+    made = deleted()
+    says(made, SchedulerNode(HOST, BUSY, started_at=STARTED))
+    made.add_record("r5", slot=1, hostname=HOST, pinged=False, quiet=0.0)
+    made.add_node("r5")
+    listed = made.nodes[0]
+    other = SchedulerNode(HOST, BUSY, started_at=STARTED + 5)
+    says(made, other, rounds=3)
+    assert hostname_of(listed, made.history) is None
+    made.drop_node("i-r5")
+    made.poll()
+    assert hostname_of(listed, made.history) == HOST
+
+
+def test_one_whose_hostname_nobody_knows_any_more_may_have_that_of_a_record_without_a_node_d7() -> (
+    None
+):
+    """Its record was deleted, its hostname given again, that node lost, and our journal, too."""
+    made = deleted()
+    made.add_record("r5", slot=1, hostname=HOST, quiet=0.0)
+    made.add_node("r5")
+    says(made, SchedulerNode(HOST, IDLE, started_at=STARTED + 5))
+    made.restart()
+    assert says(made, SchedulerNode(HOST, IDLE), rounds=HOURS) is Reason.UNPAIRED
+    made.drop_node("i-r5")
+    assert says(made, SchedulerNode(HOST, IDLE)) is Reason.UP_IN_SCHEDULER
+    assert says(made, SchedulerNode(HOST, BUSY)) is Reason.BUSY
+    assert says(made, SchedulerNode(HOST, DOWN)) is Reason.UNPAIRED
+
+
 # Right before the destroy.
 
 

@@ -178,5 +178,20 @@ def test_none_is_lost_before_it_is_known_which_ones_a_former_run_destroyed_d3() 
         made.answer({"i-r1": None})
         made.advance(ASK_AGAIN_S)
     assert made.round().ended == ()
+    assert not made.round().history.ended_lives
     made.flags |= {"journal_read": True}
     assert [one.node_id for one in made.round().ended] == ["i-r1"]
+
+
+def test_one_that_ended_in_its_set_up_stands_for_no_node_to_come_whoever_ended_it_u9() -> None:
+    """Also before it is known whether a former run did (seed 78000923)."""
+    made = World()
+    made.add_record("r1", pinged=False, quiet=10.0)
+    made.add_node("r1", age=10.0, state=CloudState.TERMINATED)
+    made.flags |= {"journal_read": False}
+    made.round()
+    assert made.round().pending == frozenset()
+    assert made.round().ended == ()
+    made.flags |= {"journal_read": True}
+    assert [one.node_id for one in made.round().ended] == ["i-r1"]
+    assert made.round().pending == frozenset()
