@@ -55,7 +55,7 @@ def test_a_cloud_that_takes_few_calls_gets_its_nodes_from_one_claim_each_u13(
     moto = cluster.cloud
     daemon = cluster.start()
     daemon.wait_for("cycle.done")
-    moto.allow(8.0)
+    moto.allow(3.0)
     grow(cluster, daemon, NODES, WITHIN_S)
     assert daemon.lines("cloud.throttled")
     assert len(daemon.lines("record.claimed")) == NODES

@@ -261,6 +261,15 @@ MUTANTS = (
         "test_one_whose_hostname_nobody_knows_any_more_may_have_that_of_a_record_without_a_node_d7",
     ),
     TextMutant(
+        "B3",
+        "a record as it was before its clean is taken for a restored one",
+        "core/judge/false_clean.py",
+        "        and not _is_from_before(records[life.record], life, history, listing.started_at)\n",
+        "",
+        "tests/core/judge/test_false_clean.py::"
+        "test_a_record_as_it_was_before_its_clean_is_not_restored",
+    ),
+    TextMutant(
         "U9",
         "until the journal is read, what ended in its set-up stands for a node to come",
         "core/safety/boot_loops.py",

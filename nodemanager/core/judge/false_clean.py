@@ -230,6 +230,7 @@ def after_records(breaker: Breaker, history: History, listing: Records) -> tuple
         for key, life in breaker.reported.items()
         if listing.started_at > (life.reported_at or 0.0)
         and _is_back(records.get(life.record), life)
+        and not _is_from_before(records[life.record], life, history, listing.started_at)
     )
     if not back:
         return breaker, history
@@ -249,6 +250,13 @@ def _is_back(record: Record | None, life: FreedLife) -> bool:
         return record.incarnation == life.incarnation
     same_slot = record.slot_number == life.slot and record.hostname == life.hostname
     return record.claim is None and record.holds_slot and same_slot
+
+
+def _is_from_before(record: Record, life: FreedLife, history: History, at: float) -> bool:
+    """Whether the record was last changed before its clean: a replica of the store lags behind."""
+    if record.modified_at is None or history.clock is None:
+        return False
+    return history.clock.since(record.modified_at, at) < life.freed_at
 
 
 def after_answers(breaker: Breaker, answers: IdAnswers, at: float, settings: Settings) -> Breaker:

@@ -286,6 +286,21 @@ def test_a_listing_that_began_before_it_was_told_shows_nothing_restored():
     assert made.breaker.is_open
 
 
+def test_a_record_as_it_was_before_its_clean_is_not_restored():
+    """A replica of the store lags behind (seed 78002287)."""
+    made, life = told_late()
+    give_back(made, life)
+    quiet_s = made.now - life.freed_at + 60.0
+    made.change(life.record, modified_at=made.ago(quiet_s))
+    made.advance(1.0)
+    made.poll_records()
+    assert made.breaker.is_open
+    made.change(life.record, modified_at=made.ago(0.5))
+    made.advance(1.0)
+    made.poll_records()
+    assert not made.breaker.is_open
+
+
 def test_an_incomplete_listing_closes_nothing():
     """L1."""
     made, life = told_late()
