@@ -25,7 +25,7 @@ class Moto(ServerProcess):
     """That process, and an EC2 client that shares nothing with the daemon's."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__("tests.live.moto_process", home, "tests.cloud.ec2.moto_server")
+        super().__init__("tests.live.moto_process", home, "tests.cloud.ec2.moto_warm")
         # It takes long to import: not where tests are only collected.
         import boto3
 
