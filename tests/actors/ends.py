@@ -35,10 +35,12 @@ def enumerated() -> set[Reason]:
     It is read from the code: a verdict of such a kind names its reason beside it, itself or by a
     name of the same function; so does the release at the end of a workflow.
     """
+    texts = [path.read_text(encoding="utf-8") for path in CORE.rglob("*.py")]
     return {
         reason
-        for path in CORE.rglob("*.py")
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for text in texts
+        if any(word in text for word in (*ENDING, *ORDERING))
+        for function in ast.walk(ast.parse(text))
         if isinstance(function, ast.FunctionDef)
         for reason in _ordered_in(function)
     }

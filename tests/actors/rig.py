@@ -222,8 +222,12 @@ class Rig:
         return self.jobs or ()
 
     def _file(self) -> Path:
-        """The configuration file of these options; `poll_time` is 30 s unless they say."""
-        options = {"poll_time": 30, "max_nodes": 8, "min_nodes": 0} | self._options
+        """The configuration file of these options; `poll_time` is 30 s unless they say.
+
+        A few of each kind of worker: with the daemon's usual 16 a start would be of 48 threads.
+        """
+        options = {"poll_time": 30, "max_nodes": 8, "min_nodes": 0, "max_creates": 4}
+        options |= self._options
         cleaning = {key: value for key, value in options.items() if key in CLEANING}
         cloud = {key: value for key, value in options.items() if key in CLOUD}
         daemon = {

@@ -66,9 +66,8 @@ def test_leaked_records_are_freed_at_the_cap_a_round_until_none_is_left(
 ) -> None:
     """Row: 2,000 leaked records, none ever freed."""
     store = FakeStore(clock := TickingClock(), slots=range(1, 301))
-    rig = make_rig(
-        cloud=FakeCloud(clock), store=store, poll_time=60, max_cleans_per_cycle=30, backlog="clean"
-    )
+    options = {"poll_time": 60, "max_creates": 16, "max_cleans_per_cycle": 30, "backlog": "clean"}
+    rig = make_rig(cloud=FakeCloud(clock), store=store, **options)
     for slot in range(1, 301):
         store.add_leaked(slot, quiet_for=3 * HOUR)
     rig.start()

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 def leaked(make_rig: MakeRig, count: int, **options: object) -> tuple[Rig, list[Record]]:
     """A rig with so many records that are due to be cleaned within the first rounds."""
+    options = {"max_creates": MANY} | options
     rig = make_rig(min_nodes=0, max_nodes=count, backlog="clean", **options)
     records = []
     for _ in range(count):

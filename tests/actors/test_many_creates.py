@@ -39,7 +39,7 @@ def gathered(rig: Rig) -> Callable[[], int]:
 def test_sixteen_creates_run_at_once_and_the_daemon_answers_meanwhile_u13(
     make_rig: MakeRig,
 ) -> None:
-    rig = make_rig(min_nodes=MANY, max_nodes=MANY)
+    rig = make_rig(min_nodes=MANY, max_nodes=MANY, max_creates=MANY)
     rig.cloud.always("create", first(gathered(rig)))
     rig.start()
     assert len(rig.nodes) == MANY
@@ -49,7 +49,7 @@ def test_sixteen_creates_run_at_once_and_the_daemon_answers_meanwhile_u13(
 def test_sixteen_destroys_run_at_once_each_looked_at_right_before_u13_d2(
     make_rig: MakeRig,
 ) -> None:
-    rig = make_rig(min_nodes=0, max_nodes=MANY)
+    rig = make_rig(min_nodes=0, max_nodes=MANY, max_creates=MANY)
     rig.fleet.state = WorkerState.IDLE
     for _ in range(MANY):
         rig.fleet.add_node(age=10 * HOUR)
