@@ -38,6 +38,7 @@ PROGRAM = (
     "nodemanager.commands",
     "nodemanager.records.sql",
     "nodemanager.cloud.local.adapter",
+    "psycopg",
 )
 """What most starts of `nodemanager` import."""
 MOST = 1 << 20

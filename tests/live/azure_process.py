@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from nodemanager.lib.memory import uncollected
+from tests.cloud.azure import schema
 from tests.live.farm import NotServed, Seen
 from tests.live.server_process import ServerProcess, serve
 
@@ -19,7 +20,8 @@ class Subscription(ServerProcess):
     """That process, and what only the owner of its world sees and does."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__("tests.live.azure_process", home, "tests.cloud.azure.server")
+        models = (f"azure.mgmt.{package}.models" for package in schema.PACKAGES)
+        super().__init__("tests.live.azure_process", home, "tests.cloud.azure.server", *models)
 
     def machines(self) -> dict[str, dict[str, Any]]:
         """Every machine, by vmId, as Azure's API has it."""

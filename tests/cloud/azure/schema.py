@@ -22,6 +22,7 @@ SCHEMAS = {
     "skus": ("compute", "ResourceSku"),
     "versions": ("compute", "GalleryImageVersion"),
 }
+PACKAGES = sorted({package for package, _ in SCHEMAS.values()})
 
 OPEN = frozenset({"VirtualMachineSizeTypes"})
 """Lists that the description itself calls incomplete."""
