@@ -303,7 +303,8 @@ def _show(
         """The rows, and what the foot adds, as that they are old; events have no poll."""
         rows, more = seen(shown)
         if old := shown.get("stale"):
-            more += f"; no answer from {old['source']} for {span(old['age_s'])}"
+            since = "yet" if old["age_s"] is None else f"for {span(old['age_s'])}"
+            more += f"; no answer from {old['source']} {since}"
         return rows, more
 
     def drawn(shown: Json) -> RenderableType:

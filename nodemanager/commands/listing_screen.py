@@ -111,7 +111,7 @@ def _cell(
     elif column.key == "node" and short is not None:
         text = short.of(value)
     elif isinstance(value, list):
-        more = " ..." if row.get("count", 0) > len(value) else ""
+        more = " ..." if row.get("others") else ""
         text = ",".join(str(one) for one in value) + more
     else:
         text, style = str(value), STYLES.get(value, "") if look is CellKind.STATE else ""

@@ -235,7 +235,7 @@ def _polls(status: Json) -> Sequence[RenderableType]:
                 Text("no answer yet" if age is None else f"{span(age)} old", style=style),
                 Text("" if limit is None else f"stale after {span(limit)}", style=FAINT),
                 Text(f"{poll['items']} items"),
-                Text(f"{failures} failures in a row" if failures else "", style=BAD),
+                Text(_in_a_row(failures), style=BAD),
             )
         )
     lines: list[RenderableType] = []
@@ -245,6 +245,12 @@ def _polls(status: Json) -> Sequence[RenderableType]:
         if poll.get("error"):
             lines.append(cell(poll["error"], ODD))
     return lines or [Text("none yet", style=FAINT)]
+
+
+def _in_a_row(failures: int) -> str:
+    if failures < 2:
+        return "failed" if failures else ""
+    return f"{failures} failures in a row"
 
 
 def _breaker(breaker: Json) -> Sequence[RenderableType]:

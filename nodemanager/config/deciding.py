@@ -8,6 +8,7 @@ and checks the result for the same contradictions (S1).
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,9 +167,12 @@ def _fill_in(draft: Draft, settings: Settings, poll_s: float | None) -> None:
             draft.places[key] = dataclasses.replace(place, written=written)
     # The recorded windows did not contradict the recorded polls.
     poll_s = min(poll_s or 0.0, settings.settle, settings.poll_stale_after / 2)
+    if poll_s >= 1:
+        # Measured: one that was set to a second took a moment more.
+        poll_s = math.floor(poll_s * 10) / 10
     for name in ("poll_time", *POLLS):
         if draft.place("Daemon", name).line is None:
-            shown = kinds.show_number(round(poll_s, 1))
+            shown = kinds.show_number(round(poll_s, 3))
             draft.values["Daemon", name] = poll_s
             draft.places["Daemon", name] = Place("Daemon", name, shown)
     # The recording itself has the number of slots.

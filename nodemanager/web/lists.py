@@ -246,9 +246,11 @@ def _head(asked: ListRequest) -> Json:
 def _listed(asked: ListRequest) -> Json:
     """The head of a list that is as old as the polls that it is made from."""
     found = stale_poll(asked.decision.snapshot, asked.decision.settings)
-    if found is None or not math.isfinite(found[1]):
+    if found is None:
         return {**_head(asked), "stale": None}
-    return {**_head(asked), "stale": {"source": found[0], "age_s": round(found[1], 3)}}
+    source, age_s = found
+    old = {"source": source, "age_s": round(age_s, 3) if math.isfinite(age_s) else None}
+    return {**_head(asked), "stale": old}
 
 
 LISTS: Mapping[str, ListAnswer] = {

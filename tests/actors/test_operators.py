@@ -290,7 +290,11 @@ def test_a_drain_and_a_cordon_take_each_other_s_place(busy: Rig) -> None:
     assert operator.cordon(node_id).result is Result.DONE
     rig.turn(120)
     assert rig.reasons("node.keep", node=node_id)[-1] == "cordoned"
-    assert operator.drain(node_id).result is Result.DONE
+    drained = operator.drain(node_id)
+    assert drained.result is Result.DONE
+    # Whoever drains many nodes at once must learn that somebody wanted to keep this one.
+    assert "it takes the place of a cordon by ann since" in drained.text
+    assert drained.text.endswith(": a strange disk")
     rig.fleet.state = WorkerState.IDLE
     assert until(rig, "node.gone", within=300, node=node_id)["reason"] == "drained"
 

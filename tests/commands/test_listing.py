@@ -95,6 +95,18 @@ def test_a_list_that_rests_on_an_old_answer_says_so_in_a_pipe_too(
     assert json.loads(run(command, "--json")[1])["stale"]["source"] == "cloud"
 
 
+def test_a_list_without_any_answer_says_so_and_not_that_there_is_nothing(
+    made: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = world()
+    empty.poll_records()
+    empty.plan()
+    monkeypatch.setattr(listing, "client", lambda config: Daemon(empty))
+    with pytest.raises(SystemExit):
+        cli.main(["nodes"])
+    assert "0 nodes; no answer from cloud yet" in capsys.readouterr().err
+
+
 def test_slots_tell_what_holds_them_and_when_they_will_be_free(run: Run) -> None:
     printed = run("slots")[1]
     assert column(printed, 0) == ["1", "2", "3", "10"]

@@ -127,6 +127,8 @@ def test_why_the_newest_poll_failed_stands_below_it_for_whoever_has_the_token(re
     lines = read(polls=polls, poll_stale_after=600.0)
     at = lines.index(next(one for one in lines if one.startswith("polls")))
     assert [one.split()[0] for one in lines[at + 1 : at + 3]] == ["CloudError:", "records"]
+    once = read(polls={"cloud": PollStatus(NOW, 9, 1, "CloudError: no answer")})
+    assert line(once, "polls").endswith("items failed")
     assert not any("CloudError" in one for one in read(token=False, polls=polls))
 
 

@@ -77,8 +77,14 @@ def test_a_window_below_poll_freshness_halves_that_too_and_warns() -> None:
 def test_settle_below_one_recorded_poll_is_one_poll() -> None:
     settings = Settings("main", settle=90.0)
     made = varied(settings, ["settle=5"], poll_s=59.97)
-    assert made.changes == {"settle": 59.97}
+    assert made.changes == {"settle": 59.9}
     assert made.warnings
+
+
+def test_settle_of_one_poll_is_not_below_what_was_measured_of_it() -> None:
+    made = varied(Settings("main", settle=3.0), ["settle=1"], poll_s=1.00024)
+    assert made.changes == {"settle": 1.0}
+    assert not made.warnings
 
 
 @cases(

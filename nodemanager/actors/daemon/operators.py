@@ -27,6 +27,7 @@ from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.boot_loops import after_reset
 from nodemanager.journal.api import Hold
 from nodemanager.journal.kept import BOOT_LOOPS, BREAKER
+from nodemanager.lib.logline import timestamp
 
 # Each handler gives its answer, or None where the next plan judges the command.
 
@@ -133,7 +134,9 @@ class DrainCommands:
         if not self._marks.save(replace(self._marks.all, drains=drains)):
             return self._answers.not_written(named)
         self._context.decide_soon()
-        return self._answers.done(said.command, named)
+        ended = Verb.CORDON.value if earlier.kept else Verb.DRAIN.value
+        whose = commands.since(earlier, timestamp(earlier.at))
+        return self._answers.done(said.command, named, f"; it takes the place of a {ended} {whose}")
 
     def uncordon(self, said: Ordered) -> Reply:
         """End a cordon; a drain that is none, and a kill, are not undone."""

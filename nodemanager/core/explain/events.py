@@ -78,7 +78,7 @@ class Group:
 
     `level` is the worst of theirs. `names` are the hosts, or else nodes or records, of the newest;
     of lost nodes with what they did: `compute1:busy`; of polls their sources, of breakers and
-    pauses their causes.
+    pauses their causes. `others` are how many more there are.
     """
 
     event: str
@@ -88,6 +88,7 @@ class Group:
     first_at: float
     last_at: float
     names: tuple[str, ...] = ()
+    others: int = 0
 
 
 def grouped(events: Iterable[Happened], *, quiet: bool = False) -> tuple[Group, ...]:
@@ -111,9 +112,10 @@ def _group(event: str, reason: str | None, those: list[Happened]) -> Group:
     is_loss = event == Event.NODE_LOST
     names = (_lost(one) if is_loss else _name(one) for one in those)
     most = LOST_NAMED if is_loss else NAMED
-    named = tuple(dict.fromkeys(name for name in names if name))[:most]
+    every = tuple(dict.fromkeys(name for name in names if name))
+    named, others = every[:most], max(0, len(every) - most)
     level = min((one.level for one in those), key=SEVERITY.index)
-    return Group(event, level, reason, len(those), those[-1].at, those[0].at, named)
+    return Group(event, level, reason, len(those), those[-1].at, those[0].at, named, others)
 
 
 def _name(one: Happened) -> str:

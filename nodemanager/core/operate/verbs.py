@@ -380,7 +380,7 @@ class Verb(StrEnum):
             "Reset it only when you know what opened it.",
         ),
         done="the breaker is closed",
-        already="the breaker is closed",
+        already="the breaker is closed already",
         danger=True,
     )
 

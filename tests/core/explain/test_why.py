@@ -213,6 +213,14 @@ def test_polls_are_named_by_their_source_and_breakers_by_their_cause() -> None:
     ]
 
 
+def test_others_are_those_that_a_group_has_no_room_for_and_no_repetition() -> None:
+    often = [event(float(at), "node.gone", host="compute1") for at in range(9)]
+    many = [event(float(at), "node.created", host=f"compute{at}") for at in range(9)]
+    gone, created = sorted(grouped([*often, *many]), key=lambda one: one.event, reverse=True)
+    assert (gone.names, gone.others) == (("compute1",), 0)
+    assert (len(created.names), created.others) == (3, 6)
+
+
 def test_what_was_only_kept_is_told_when_asked_for() -> None:
     kept = [event(float(at), "node.keep", "busy", node=f"i-{at}") for at in range(9)]
     assert grouped(kept) == ()
