@@ -313,9 +313,8 @@ def _show(
         rows, more = listed(shown)
         found = kind.chosen(rows, query)
         foot = screen.foot(found, rows, kind, shown["at"], more)
-        return (
-            Group(screen.table(found, columns, whole=whole, terminal=True), foot) if found else foot
-        )
+        made = screen.table(found, columns, whole=whole, out=show.console())
+        return Group(made, foot) if found else foot
 
     def print_it(shown: Json) -> None:
         """Print it; its foot on a terminal, in a pipe only where it has no row, or old ones."""
@@ -329,8 +328,7 @@ def _show(
         else:
             out = show.console()
             if found:
-                table = screen.table(found, columns, whole=whole, terminal=out.is_terminal)
-                show.say(out, table)
+                show.say(out, screen.table(found, columns, whole=whole, out=out))
             if not found or out.is_terminal or shown.get("stale"):
                 foot = screen.foot(found, rows, kind, shown["at"], more)
                 show.say(show.console(stderr=True), foot)

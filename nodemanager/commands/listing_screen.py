@@ -6,7 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.table import Table
+from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
 from rich.text import Text
 
 from nodemanager.commands import show
@@ -18,7 +19,7 @@ from nodemanager.lib.logline import measure, span
 from nodemanager.lib.logline import timestamp as stamp
 from nodemanager.lib.logscreen import Shortened, style_of
 
-MOST_NAMES = 4
+MOST_NAMES, NOTHING = 4, "-"
 
 
 def line_of(one: LoggedEvent) -> Text:
@@ -77,23 +78,44 @@ STYLES = {
 }
 
 
+NARROW = 60
+"""On a terminal with fewer columns, as a phone's, a table that does not fit cuts every word."""
+
+
 def table(
-    rows: Sequence[TableRow], columns: Sequence[Column], *, whole: bool, terminal: bool
-) -> Table:
+    rows: Sequence[TableRow], columns: Sequence[Column], *, whole: bool, out: Console
+) -> RenderableType:
     """The rows under the headings of the columns.
 
-    A terminal gets the first MOST_ROWS of them, and short ids unless `whole`.
+    A terminal gets the first MOST_ROWS of them, and short ids unless `whole`; a narrow one a
+    paragraph for each row, if the table does not fit.
     """
+    terminal, headings = out.is_terminal, [one.heading for one in columns]
     numbers = ",".join(one.heading for one in columns if one.is_number)
-    headings = [one.heading for one in columns]
     made = show.table(*headings, terminal=terminal, right=numbers)
     short = None
     if terminal and not whole:
         short = Shortened(one["node"] for one in rows if one.get("node"))
+    paragraphs = []
     for row in rows[:MOST_ROWS] if terminal else rows:
-        cells = (_cell(row, one, short, terminal=terminal) for one in columns)
+        cells = [_cell(row, one, short, terminal=terminal) for one in columns]
         made.add_row(*(show.cell(*one) if terminal else one[0] for one in cells))
-    return made
+        if terminal and out.width < NARROW:
+            paragraphs.append(_paragraph(headings, cells))
+    if not paragraphs:
+        return made
+    wide = Measurement.get(out, out.options.update(max_width=show.PIPE_WIDTH), made).maximum
+    return made if wide <= out.width else Group(*paragraphs)
+
+
+def _paragraph(headings: Sequence[str], cells: Sequence[tuple[str, str]]) -> Text:
+    """A row in words: `host compute1, state busy, age 6m20s`."""
+    said = [
+        Text.assemble((f"{heading} ", "dim"), show.cell(text, style))
+        for heading, (text, style) in zip(headings, cells, strict=True)
+        if text != NOTHING
+    ]
+    return Text(", ").join(said)
 
 
 def _cell(
@@ -102,7 +124,7 @@ def _cell(
     """The text of a row in a column, and its style."""
     value, look, style = row[column.key], column.look, ""
     if value in (None, "", []):
-        return "-", "dim"
+        return NOTHING, "dim"
     if look in (CellKind.AGO, CellKind.UNTIL):
         # Without a blank, so that a pipe's reader can split columns at blanks.
         text = span(value).replace(" ", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -204,6 +205,27 @@ def test_each_word_that_a_row_may_have_can_be_asked_for() -> None:
     assert set(SLOTS.states) == {*Holder, "leaked"}
     assert set(JOBS.states) == set(JobState)
     assert set(GROUPS.states) >= {"info", "warning", "error"}
+
+
+@pytest.mark.parametrize("command", ["nodes", "slots"])
+def test_on_a_phone_each_row_is_a_paragraph_and_no_word_is_cut(
+    made: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    monkeypatch.setattr(listing, "client", lambda config: Daemon(made))
+    monkeypatch.setattr(
+        show, "console", lambda stderr=False: Console(stderr=stderr, force_terminal=True, width=44)
+    )
+    with pytest.raises(SystemExit):
+        cli.main([command])
+    printed = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(len(line.rstrip()) for line in printed.splitlines()) <= 44
+    for host in ("compute1", "compute2", "compute10"):
+        assert f"host {host}," in printed
+    assert "state " in printed
+    assert "reason " in printed
 
 
 def test_what_a_cloud_wrote_moves_no_cursor(run: Run) -> None:

@@ -59,6 +59,7 @@ class Daemon:
             "reason": "node_down",
             "count": 5,
             "names": ["compute1"],
+            "others": 2,
         }
         return {"since": 0.0, "groups": [{**group, "first_at": 1e9, "last_at": 1e9 + 60}]}
 
