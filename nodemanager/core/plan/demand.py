@@ -201,16 +201,17 @@ class Market:
         takes quota and a slot.
         """
         waits: dict[str, Reason | None] = {}
-        for lot in lots:
+        # In the order of the queue, of equal lots the last.
+        latest = {(lot.size.name, lot.reason): lot for lot in reversed(lots) if lot.count}
+        for lot in reversed(latest.values()):
             size, price = lot.size, self.supply.price
             is_full = self._refusal(size, 0, price) in OWN_LIMITS
             reasons = [reason for (name, reason), count in refused.items() if name == size.name]
             if is_full and OWN_LIMITS.issuperset(reasons):
                 continue
-            if lot.count:
-                is_anys = lot.reason is Reason.BELOW_MIN_NODES or not SHARED.isdisjoint(reasons)
-                sizes = self.sizes.by_price if is_anys else (size,)
-                waits.update((one.name, (*reasons, None)[0]) for one in sizes)
+            is_anys = lot.reason is Reason.BELOW_MIN_NODES or not SHARED.isdisjoint(reasons)
+            sizes = self.sizes.by_price if is_anys else (size,)
+            waits.update((one.name, (*reasons, None)[0]) for one in sizes)
         return waits
 
     def _rotating(self, lots: Sequence[Lot]) -> frozenset[str]:
@@ -307,19 +308,25 @@ class Market:
             return boots
         standing = self._standing_refusal()
         price = self.supply.price + sum(size.price or 0.0 for size, _ in granted)
+        # What was refused stays so until a boot is granted: most of a long queue is not asked for.
+        forbidden: dict[tuple[str, str | None], Reason] = {}
         for lot in wanted:
             size = lot.size
             for left in range(lot.count, 0, -1):
-                reason = standing or self._refusal(size, len(boots), price)
-                seat = self._seat_for(size, lot.host)
+                reason, seat = standing or forbidden.get((size.name, lot.host)), None
+                if reason is None:
+                    reason = self._refusal(size, len(boots), price)
+                    seat = self._seat_for(size, lot.host)
                 if seat is None and (self.free_seats is not None or lot.host is not None):
                     reason = reason or Reason.NO_FREE_SLOT
                 if reason is not None:
+                    forbidden[size.name, lot.host] = reason
                     refused[size.name, reason] += left
                     if reason is Reason.AT_MAX_PRICE and self._gets_its_turn(size):
                         # No later job may take the room under max_total_price that it waits for.
                         standing = reason
                     break
+                forbidden.clear()
                 boots.append((size, lot.reason))
                 self._take(seat, lot.host)
                 price += size.price or 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from nodemanager.core.model.features import shown, shown_gres
 from nodemanager.core.model.reasons import Reason
@@ -13,7 +14,7 @@ from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import Job, Size, WorkerState
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.availability import has_room, lacked_room
-from nodemanager.core.plan.packing import Packing, least_of, shaped, sizes_instead
+from nodemanager.core.plan.packing import Fitting, Packing, least_of
 from nodemanager.core.plan.slots import FreeSeats, NextNames
 from nodemanager.core.plan.supply import Supply
 
@@ -92,7 +93,7 @@ class _Weighing:
         names: NextNames | None,
     ) -> None:
         self.supply = supply
-        self.sizes = supply.sizes.by_price
+        self._sizes = Fitting(supply.sizes.by_price, settings)
         self.snapshot = snapshot
         self.settings = settings
         self.free_seats = free_seats
@@ -113,7 +114,7 @@ class _Weighing:
 
     def add(self, job: Job) -> None:
         """Weigh the next job of the queue."""
-        job, size = shaped(job, self.sizes, self.settings)
+        job, size = self._sizes.shaped(job)
         verdict = self._unsatisfiable(job, size)
         if verdict is not None:
             self.found.unsatisfiable.append(verdict)
@@ -152,7 +153,8 @@ class _Weighing:
             lacks -= len(served)
         boot = self._with_room((size, *others)) if lacks else size
         self.found.shares.append(Share(whole, tuple(hosts), boot, lacks))
-        left_out = set(job.not_on).intersection(self._names[: self._booted + lacks])
+        next_names = self._names[: self._booted + lacks] if job.not_on else ()
+        left_out = set(job.not_on).intersection(next_names)
         if lacks and left_out:
             detail = f"it excludes {min(left_out)}, a name that the next nodes would get"
             self.found.unsatisfiable.append(keep(job.id, Reason.JOB_TIED, detail=detail))
@@ -167,7 +169,7 @@ class _Weighing:
         """The job's nodes that other jobs have, too."""
         if not job.shares:
             return []
-        instead = sizes_instead(job, size, self.sizes, self.settings)
+        instead = self._sizes.instead(job, size)
         return self._packing.join(job, {one.name for one in (size, *instead)}, job.count)
 
     def _instead_of(self, size: Size, job: Job) -> list[Size]:
@@ -175,7 +177,7 @@ class _Weighing:
         limits, now = self.snapshot.limits, self.snapshot.now
         if not lacked_room(limits, size.name, now, self.settings):
             return []
-        others = sizes_instead(job, size, self.sizes, self.settings)
+        others = self._sizes.instead(job, size)
         return [one for one in others if self._unsatisfiable(job, one) is None]
 
     def _with_room(self, choice: Sequence[Size]) -> Size:
@@ -222,13 +224,17 @@ class _Weighing:
         """The nodes that the job names, without those that work in the scheduler or are to come."""
         if not job.on:
             return []
-        known = {record.hostname for record in self.snapshot.history.listed_records}
-        down = WorkerState.DOWN
+        known, down = self._hostnames, WorkerState.DOWN
         return [
             host
             for host in job.on
             if host not in known and (host not in self._nodes or self._nodes[host].state is down)
         ]
+
+    @cached_property
+    def _hostnames(self) -> frozenset[str | None]:
+        """Those of the listed records."""
+        return frozenset(record.hostname for record in self.snapshot.history.listed_records)
 
 
 def _asked(job: Job) -> dict[str, object]:

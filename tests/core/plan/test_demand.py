@@ -17,7 +17,7 @@ from nodemanager.core.model.sizes import by_price
 from nodemanager.core.model.world import CloudState, Job, Size, Tags, WorkerState
 from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.availability import after_refusal, after_success
-from nodemanager.core.plan.packing import size_for, sizes_instead
+from nodemanager.core.plan.packing import Fitting
 from nodemanager.errors import (
     BadRequest,
     CapacityUnavailable,
@@ -89,7 +89,7 @@ def unasked(**settings: Any) -> World:
     },
 )
 def test_a_job_gets_the_cheapest_size_that_has_it_all(job: Job, size: str | None) -> None:
-    found = size_for(job, by_price([LARGE, SPOT, SMALL, *ANY]), Settings(pool=POOL))
+    found = Fitting(by_price([LARGE, SPOT, SMALL, *ANY]), Settings(pool=POOL)).size_for(job)
     assert (found and found.name) == size
 
 
@@ -111,14 +111,15 @@ def test_memory_is_scaled_unless_the_file_gives_it_and_unknown_memory_fits_n14(
     ram: dict[str, Any], size: str | None
 ) -> None:
     one = Size("one", "t.one", cores=1, **ram)
-    found = size_for(Job("j", ram_mb=122), (one,), Settings(pool=POOL))
+    fitting = Fitting((one,), Settings(pool=POOL))
+    found = fitting.size_for(Job("j", ram_mb=122))
     assert (found and found.name) == size
-    assert size_for(Job("j", ram_mb=121), (one,), Settings(pool=POOL)) is one
+    assert fitting.size_for(Job("j", ram_mb=121)) is one
 
 
 def test_unknown_scratch_space_fits_every_job_n14() -> None:
     bare = replace(SMALL, scratch_mb=0)
-    assert size_for(Job("j", scratch_mb=5000), (bare,), Settings(pool=POOL)) is bare
+    assert Fitting((bare,), Settings(pool=POOL)).size_for(Job("j", scratch_mb=5000)) is bare
 
 
 @cases(
@@ -133,7 +134,7 @@ def test_unknown_scratch_space_fits_every_job_n14() -> None:
 def test_an_ordinary_job_gets_a_preemptible_size_only_where_no_other_fits_n14(
     job: Job, sizes: tuple[Size, ...], size: str
 ) -> None:
-    found = size_for(job, by_price(sizes), Settings(pool=POOL))
+    found = Fitting(by_price(sizes), Settings(pool=POOL)).size_for(job)
     assert found is not None
     assert found.name == size
 
@@ -142,15 +143,15 @@ def test_a_size_of_the_very_name_goes_before_a_cheaper_one_of_that_type_u11() ->
     plain = replace(SMALL, name="t.small")
     spot = replace(plain, name="t.small.spot", price=0.01, preemptible=True)
     job = Job("j", instance_type="t.small", preemptible=True)
-    assert size_for(job, by_price((spot, plain)), Settings(pool=POOL)) is plain
+    assert Fitting(by_price((spot, plain)), Settings(pool=POOL)).size_for(job) is plain
 
 
 def test_a_size_is_chosen_by_features_and_resources_u12() -> None:
     gpu = replace(LARGE, name="gpu", features=("ssd", "rack1"), gres=(("gpu", 4), ("gpu:t4", 4)))
-    sizes = by_price((SMALL, gpu))
+    fitting = Fitting(by_price((SMALL, gpu)), Settings(pool=POOL))
 
     def chosen(**asked: Any) -> str | None:
-        size = size_for(Job("j", **asked), sizes, Settings(pool=POOL))
+        size = fitting.size_for(Job("j", **asked))
         return None if size is None else size.name
 
     assert chosen(features=(("ssd",),)) == "gpu"
@@ -174,7 +175,7 @@ def test_a_job_that_asks_for_what_no_size_has_is_told_with_it_u12() -> None:
 
 def test_a_named_size_must_have_what_the_job_needs_n14() -> None:
     job = Job("j", cores=9, instance_type="small")
-    assert size_for(job, by_price((SMALL, LARGE)), Settings(pool=POOL)) is None
+    assert Fitting(by_price((SMALL, LARGE)), Settings(pool=POOL)).size_for(job) is None
 
 
 # What can't be had (U12).
@@ -582,11 +583,10 @@ def test_a_job_stays_with_the_node_that_comes_in_its_sizes_stead_d6(
 
 
 def test_no_job_that_is_not_preemptible_gets_a_spot_node_for_want_of_room_d6() -> None:
-    sizes = by_price([LARGE, SPOT, SMALL])
-    settings = Settings(pool=POOL)
-    assert sizes_instead(Job("j"), SMALL, sizes, settings) == (LARGE,)
+    fitting = Fitting(by_price([LARGE, SPOT, SMALL]), Settings(pool=POOL))
+    assert fitting.instead(Job("j"), SMALL) == (LARGE,)
     spot = Job("j", preemptible=True)
-    assert sizes_instead(spot, SPOT, sizes, settings) == (SMALL, LARGE)
+    assert fitting.instead(spot, SPOT) == (SMALL, LARGE)
 
 
 def test_each_refusal_has_its_own_effect_d6() -> None:
