@@ -12,11 +12,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import commands, daemon, planner, pools, registry
+from benchmarks import commands, daemon, planner, pools, queue, registry
 from nodemanager.lib.clock import SystemClock
 from nodemanager.lib.memory import collecting
 
 COUNTS = (100, 1_000, 10_000, 100_000)
+QUEUES = 10_000, 100_000
 GROWTH_GOAL, DECODING_GOAL, LITTLE_GOAL = 11.0, 1.5, 0.3
 PINGS_GOAL = 4_000
 """Pings a second over 16 connections, on SQLite."""
@@ -29,15 +30,18 @@ PLAIN = 2_000
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave 100,000 nodes out")
-    parser.add_argument("--only", choices=("commands",), help="measure only the command's start")
+    parts = {"commands": starting, "queue": waiting}
+    parser.add_argument("--only", choices=parts, help="measure only that part")
     given = parser.parse_args()
     quick = given.quick
     console = Console()
-    starting(console)
     if given.only:
+        parts[given.only](console)
         return 0
+    starting(console)
     with collecting(SystemClock()):  # as in the daemon
         deciding(console, COUNTS[:-1] if quick else COUNTS)
+    waiting(console)
     running(console)
     pinging(console)
     return 0
@@ -124,6 +128,29 @@ def deciding(console: Console, counts: tuple[int, ...]) -> None:
         "",
     )
     console.print(ratios)
+
+
+def waiting(console: Console) -> None:
+    """What a queue costs, and how that grows with it."""
+    few, many = QUEUES
+    table = Table(
+        title=f"A queue of {few:,} and of {many:,} jobs beside {queue.NODES} nodes, CPU time",
+        caption="'of decoding': the ratio to decoding the longer queue's lines of JSON",
+    )
+    for heading in ("", *(f"{count:,}, ms" for count in QUEUES), "growth", "of decoding", "goal"):
+        table.add_column(heading, justify="right" if heading else "left")
+    console.log("waiting jobs")
+    with collecting(SystemClock()):
+        steps = [queue.costs(few, 7), queue.costs(many, 3)]
+    for one, other in zip(*steps, strict=True):
+        table.add_row(
+            one.what,
+            *(f"{cost.seconds * 1e3:.1f}" for cost in (one, other)),
+            f"{other.seconds / one.seconds:.1f}",
+            f"{other.seconds / other.lines_s:.1f}",
+            f"<= {other.goal:g}",
+        )
+    console.print(table)
 
 
 def running(console: Console) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from benchmarks import pools
 from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import Claim, CloudNode, Record, StoreTime
+from nodemanager.core.model.world import Claim, CloudNode, Job, Record, StoreTime
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Snapshot
@@ -60,9 +60,11 @@ class Planner:
         self._history = History()
         self._breaker = Breaker()
         self._plan: Plan | None = None
+        self.snapshot: Snapshot | None = None
+        """That of the newest decision."""
 
-    def round(self, poll: pools.Poll) -> Plan:
-        """Take one poll in and decide."""
+    def round(self, poll: pools.Poll, jobs: tuple[Job, ...] = ()) -> Plan:
+        """Take one poll in and decide, while the jobs wait."""
         settings, records, cloud = self._settings, poll.records, poll.cloud
         history = histories.store_clock_read(
             self._history,
@@ -80,19 +82,16 @@ class Planner:
             breaker, history, ids, cloud.started_at, settings, cloud=True
         )
         history = histories.cloud_listed(history, cloud, settings)
-        made = plan(
-            Snapshot(
-                plan_id="bench",
-                now=poll.ended_at,
-                wall=pools.EPOCH - pools.BOOT + poll.ended_at,
-                history=history,
-                breaker=breaker,
-                slots=2 * len(records.items),
-            ),
-            settings,
-            new_records=True,
-            before=self._plan,
+        self.snapshot = Snapshot(
+            plan_id="bench",
+            now=poll.ended_at,
+            wall=pools.EPOCH - pools.BOOT + poll.ended_at,
+            history=history,
+            breaker=breaker,
+            demand=jobs,
+            slots=2 * len(records.items),
         )
+        made = plan(self.snapshot, settings, new_records=True, before=self._plan)
         self._history, self._breaker = made.history, made.breaker
         # The plan before goes here, and its end is part of a round, as in the daemon.
         self._plan = made
