@@ -15,15 +15,13 @@ from pathlib import Path
 from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.jobs import WaitingJob, jobs
 from nodemanager.core.model.reasons import Event
-from nodemanager.core.observe.facts import DemandSeen, SchedulerSeen
 from nodemanager.core.operate.naming import AmbiguousIdError, UnknownIdError
 from nodemanager.journal.explained import NEWEST, Part, explanation, plain, view_at
 from nodemanager.journal.opened import opened, reported_as_damage
+from nodemanager.journal.recording import QUEUED
 from nodemanager.journal.story import latest
 from nodemanager.lib.logline import Json, timestamp
 from nodemanager.lib.near import did_you_mean
-
-_HAVE_QUEUES = (DemandSeen.__name__, SchedulerSeen.__name__)
 
 
 def explain_any(
@@ -100,7 +98,7 @@ def _asked(journal: Path, job: str, until: float) -> tuple[float, float] | None:
 def _walls(journal: Path, segment: int, job: str, until: float) -> list[float]:
     """The times of the segment's decisions that had the job in their queues.
 
-    Decodes none of them: queues are written whole, and most rows do not have the id.
+    Decodes few of them: a queue is written whole where it changed, and most rows lack the id.
     """
     query = "SELECT wall, body FROM entries WHERE segment = ? AND wall <= ? ORDER BY seq"
     with opened(journal) as connection:
@@ -120,10 +118,11 @@ def _walls(journal: Path, segment: int, job: str, until: float) -> list[float]:
 
 
 def _queues(row: Json) -> Iterator[list[Json] | None]:
-    """The queues of a row, in their order: the one that a segment starts with, or those polled."""
+    """The queues of a row, in their order: the one that a segment starts with, or those polled
+    that were new."""
     if "facts" not in row:
         yield row["demand"]
         return
-    yield from (fact["jobs"] for name, fact in row["facts"] if name in _HAVE_QUEUES)
+    yield from (fact["jobs"] for name, fact in row["facts"] if name in QUEUED and "jobs" in fact)
     if "demand" in row["snapshot"]:
         yield row["snapshot"]["demand"]

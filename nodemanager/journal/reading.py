@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import StoreTime
-from nodemanager.core.observe.facts import CloudSeen, Fact, RecordsSeen, SettingsTaken
+from nodemanager.core.observe.facts import (
+    CloudSeen,
+    DemandSeen,
+    Fact,
+    RecordsSeen,
+    SchedulerSeen,
+    SettingsTaken,
+)
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.replay.fold import Start, settings_after
 from nodemanager.errors import JournalError
 from nodemanager.journal.codec import decoded
 from nodemanager.journal.listings import NODES, RECORDS
 from nodemanager.journal.opened import opened, reported_as_damage, unpacked
-from nodemanager.journal.recording import CYCLE, FACTS, START, Base
+from nodemanager.journal.recording import CYCLE, FACTS, QUEUED, START, Base
 from nodemanager.journal.states import decode_snapshot, decode_start
 from nodemanager.journal.verdicts import VerdictChange, decode_changes
 
@@ -191,5 +198,9 @@ def _fact(name: str, data: Any, base: Base) -> Fact:
         listing, store_id, stamp, slots, answered_at = data
         records = RECORDS.decode(base.records, listing)
         return RecordsSeen(records, store_id, StoreTime(*stamp), slots, answered_at)
+    if name in QUEUED and "jobs" not in data:
+        jobs = base.snapshot.demand or ()
+        seen: DemandSeen | SchedulerSeen = decoded(FACTS[name], {**data, "jobs": []})
+        return replace(seen, jobs=jobs)
     fact: Fact = decoded(FACTS[name], data)
     return fact

@@ -45,7 +45,11 @@ _NAME_SEGMENT = (
 )
 
 FACTS: dict[str, type[Any]] = {one.__name__: one for one in get_args(Fact)}
-"""The facts by name. They are written whole, but for listings, which are written as changes."""
+"""The facts by name. They are written whole, but for listings, which are written as changes, and
+for a queue that has not changed."""
+
+QUEUED = frozenset({DemandSeen.__name__, SchedulerSeen.__name__})
+"""The facts that have a queue."""
 
 
 @dataclass
@@ -179,7 +183,10 @@ class Recorder:
 
 
 def encode_fact(fact: Fact, base: Base) -> Any:
-    """The fact as JSON values; listings as changes from `base`, and errors without secrets."""
+    """The fact as JSON values; listings as changes from `base`, and errors without secrets.
+
+    A queue that is the same as that of `base` is left out.
+    """
     match fact:
         case CloudSeen():
             return [NODES.encode(base.nodes, fact.listing), fact.account]
@@ -188,6 +195,11 @@ def encode_fact(fact: Fact, base: Base) -> Any:
             time = fact.store_time
             stamp = [time.at, time.boottime, time.error_s]
             return [listing, fact.store_id, stamp, fact.slots, fact.answered_at]
+        case DemandSeen() | SchedulerSeen() if fact.jobs == base.snapshot.demand:
+            # A long queue mostly waits: it is written when it changes.
+            data = codec_of(type(fact)).encode(replace(fact, jobs=()))
+            del data["jobs"]
+            return data
         case PollMissed():
             fact = replace(fact, error=redact.text(fact.error))
         case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,22 @@ def test_a_job_that_waits_is_told_as_it_is_and_since_when(world: RandomWorld, pa
     assert told["asked_at"] == timestamp(waits_at(world, "other")[0])
     before = view_at(path, waits_at(world, MINE)[-1])
     assert explain_job(before, MINE, source="test", journal=path)["left_at"] is None
+
+
+def test_a_queue_that_only_waits_is_written_once_in_a_segment(
+    opened: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred thousand jobs are 4 MB of JSON, and a day has a thousand polls."""
+    monkeypatch.setattr(random_world, "RandomWorld", Queue)
+    world = recorded(opened(), 11, ROUNDS)
+    with reading.opened(path) as connection:
+        rows = [body for (body,) in connection.execute("SELECT body FROM entries ORDER BY seq")]
+    told = [zlib.decompress(body).count(b'"id":"other"') for body in rows]
+    assert 2 <= sum(told) <= 4, "at the start, where the other job comes and where it goes"
+    seen = [one.jobs for one in reading.read(path) if isinstance(one, DemandSeen)]
+    assert [len(jobs) for jobs in seen].count(2) > 5
+    demands = [snapshot.demand for snapshot, _, _ in world.snapshots]
+    assert seen[-len(demands) :] == demands
 
 
 def test_each_of_its_nodes_is_told_with_when_it_came(opened: Opener, path: Path) -> None:
