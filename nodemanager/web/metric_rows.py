@@ -221,13 +221,13 @@ GAUGES: tuple[Gauged, ...] = (
     Gauged("verdicts", "The last plan's verdicts.", lambda shown: shown.reasons, ("reason",)),
     Gauged("slots", "Slots by whether a record holds them.", _slots, ("state",)),
     Gauged(
-        "slots_leaked",
+        "slots_without_node",
         "Slots held by a record without a node, by the reason that keeps it.",
         lambda shown: {leak.cause.value: leak.count for leak in shown.slots.leaks},
         ("cause",),
     ),
     Gauged(
-        "slots_leaked_by_end",
+        "slots_without_node_by_end",
         "The same slots by the way in which their nodes went: the reason of the shutdown, or "
         "`unseen` where none of this run is known.",
         lambda shown: shown.leaked_by_end,

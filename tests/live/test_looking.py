@@ -139,7 +139,7 @@ def test_follow_tells_a_nodes_end_as_it_is_decided(looked: Looked) -> None:
     assert cause["free_in_s"] == pytest.approx(600 - cause["oldest_s"], abs=1.0)
     assert looked.daemon is not None
     metrics = requests.get(f"{looked.daemon.url_of('management')}/metrics", timeout=10).text
-    assert 'nodemanager_slots_leaked{cause="within_window"} 1.0' in metrics
+    assert 'nodemanager_slots_without_node{cause="within_window"} 1.0' in metrics
 
 
 def test_watch_says_when_the_daemon_is_gone_and_goes_on_with_the_next(looked: Looked) -> None:

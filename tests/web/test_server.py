@@ -225,7 +225,7 @@ def test_the_gauge_of_leaked_slots_forgets_a_cause_that_is_gone(manager: Manager
     def leaked(cause: str) -> float | None:
         manager.get("/metrics")
         return manager.metrics.registry.get_sample_value(
-            "nodemanager_slots_leaked", {"cause": cause}
+            "nodemanager_slots_without_node", {"cause": cause}
         )
 
     manager.cycle(slots=Slots(None, None, {}, 1.0, (Leak(Reason.WITHIN_WINDOW, 2, 1.0, 1.0),)))
@@ -242,7 +242,7 @@ def test_leaked_slots_are_told_by_the_way_in_which_their_nodes_went(manager: Man
         shown = manager.get("/status.json").json()["slots"]["leaked"]["ends"]
         metrics = manager.get("/metrics").text
         for end, count in shown.items():
-            assert f'nodemanager_slots_leaked_by_end{{end="{end}"}} {float(count)}' in metrics
+            assert f'nodemanager_slots_without_node_by_end{{end="{end}"}} {float(count)}' in metrics
         return dict(shown)
 
     assert leaked() == {"unseen": 3}
