@@ -19,6 +19,7 @@ from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import Claim, Record
 from nodemanager.core.plan.orders import BindOrder
+from nodemanager.errors import Conflict
 
 
 def confirm_bind(order: BindOrder, record: Record | None, seen: Seen) -> Claim | None:
@@ -64,15 +65,17 @@ class Bind(RecordAction[BindOrder]):
     def failed(
         self, order: BindOrder, failed: Failed, seen: Seen, *, late: bool
     ) -> Step[OnceState[BindOrder]]:
-        # A ping may have come in between; whatever it was, the next plan tries again.
+        # Whatever it was, the next plan tries again.
         return Step(None, tell=(_log_line(order, failed.error),))
 
 
 def _log_line(order: BindOrder, error: Exception | None) -> LogLine:
+    """A failure is a warning, but for a write that lost: mostly a ping came in between."""
+    is_usual = error is None or isinstance(error, Conflict)
     fields = {
         "record": order.uuid,
         "node": order.node_id,
         "incarnation": order.incarnation,
         "error": error,
     }
-    return LogLine(Event.RECORD_BOUND, fields, Level.DEBUG if error is None else Level.WARNING)
+    return LogLine(Event.RECORD_BOUND, fields, Level.DEBUG if is_usual else Level.WARNING)

@@ -976,7 +976,11 @@ class Event(Documented):
     RECORD_CLEAN_FAILED = "record.clean_failed", "The write failed; the record is judged again."
     RECORD_UNFENCED = "record.unfenced", "A fence that was left is about to be lifted."
     RECORD_FALSE_CLEAN = "record.false_clean", "The node of a freed record shows signs of life."
-    RECORD_BOUND = "record.bound", "A claim names its node now: pings of others are refused (P1a)."
+    RECORD_BOUND = (
+        "record.bound",
+        "A claim names its node now: pings of others are refused (P1a). With `error` it does not "
+        "yet, and is written again.",
+    )
     RECORD_RESTORED = "record.restored", "A freed record was given back to its node."
     RECORD_NOT_RESTORED = (
         "record.not_restored",

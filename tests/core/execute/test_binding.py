@@ -6,10 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.core.execute.bind import Bind
+from nodemanager.core.execute.effects import WriteClaim
+from nodemanager.core.execute.workflow import Failed, Level, LogLine, Seen
 from nodemanager.core.model.annotations import PAUSE, Mark
+from nodemanager.core.model.world import Guarantee
 from nodemanager.core.observe.snapshot import Expected, Flight
 from nodemanager.core.plan.orders import BIND_LIMIT, BindOrder
 from nodemanager.core.plan.plan import Plan
+from nodemanager.errors import Conflict, StoreError
 from tests.cases import cases
 from tests.core.build import World, incarnation_of, world
 
@@ -102,3 +107,23 @@ def test_no_more_than_a_few_are_told_at_once_p1a() -> None:
         made.add_record(f"r{number}")
         made.add_node(f"r{number}")
     assert len(made.round().binds) == BIND_LIMIT
+
+
+@cases(
+    ("error", "level"),
+    {
+        "a-ping-came-between": (Conflict("it is at version 2, not 1"), Level.DEBUG),
+        "no-answer": (StoreError("no answer"), Level.WARNING),
+    },
+)
+def test_a_write_that_lost_to_a_ping_warns_nobody(error: StoreError, level: Level) -> None:
+    """It is written again with the next plan; in a busy pool that happens all day."""
+    made = forged()
+    made.round()
+    seen = Seen(made.snapshot(), made.settings, Guarantee.CAS)
+    record = made.record("r1")
+    assert record.claim is not None
+    failed = Failed(WriteClaim(record, record.claim), error)
+    (line,) = Bind().failed(ORDER, failed, seen, late=False).tell
+    assert isinstance(line, LogLine)
+    assert (line.level, line.fields["error"]) == (level, error)
