@@ -42,6 +42,9 @@ MEASURES = {
 LONGEST_VALUE = 2_000
 LONGEST = {"message": 20_000, "traceback": 20_000}
 
+CAUSE = " <- "
+"""What stands between an error and its cause."""
+
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
 _LIBRARYS_LINK = re.compile(r"\s*\(Background on this error at: \S+\)")
 """What SQLAlchemy adds to each of its messages."""
@@ -134,7 +137,7 @@ def describe(error: BaseException) -> str:
         if not (said and name in said[-1] and words in said[-1]):
             said.append(f"{name}: {words}" if words else name)
         link = link.__cause__
-    return " <- ".join(said)
+    return CAUSE.join(said)
 
 
 def _text(value: object, key: str) -> str:

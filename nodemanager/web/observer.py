@@ -15,7 +15,7 @@ from nodemanager.core.observe.signs import classify
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.plan import Plan
 from nodemanager.lib.log import masked
-from nodemanager.lib.logline import Fields
+from nodemanager.lib.logline import CAUSE, Fields
 from nodemanager.web.dashboard.history import ChartHistory
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.status import NO_SLOTS, Board, ErrorCounts, NodeCounts, PollStatus, Status
@@ -40,7 +40,9 @@ class WebObserver:
         elif event is Event.LIST_FAILED:
             poll = self._polls.get(fields["source"], PollStatus())
             failures, error = poll.failures_in_a_row + 1, masked({"error": fields.get("error")})
-            self._polls[fields["source"]] = replace(poll, failures_in_a_row=failures, **error)
+            # Its causes are in the log.
+            said = str(error["error"] or "").partition(CAUSE)[0] or None
+            self._polls[fields["source"]] = replace(poll, failures_in_a_row=failures, error=said)
 
     def show(self, decision: DecisionView) -> None:
         """Show a new decision, or what was ordered since the newest one.

@@ -105,10 +105,12 @@ def test_the_error_of_a_poll_is_shown_without_secrets_until_the_next_answer() ->
         return status.polls["cloud"].error
 
     error = CloudError("GET https://x/?ping_secret=abc123def: no answer")
+    error.__cause__ = OSError("a cause is for the log")
     said = shown(Event.LIST_FAILED, error=error)
     assert said is not None
     assert said.startswith("CloudError: GET https://x/")
     assert "abc123def" not in said
+    assert "a cause" not in said
     assert shown(Event.LIST_OK, items=3, took_s=0.1) is None
 
 
