@@ -5,8 +5,8 @@ It asks the demand's own rules again, as `why` does for sizes, and decides nothi
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -14,6 +14,7 @@ from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.why import Blocker, DemandAgain
 from nodemanager.core.model.features import shown, shown_gres
 from nodemanager.core.model.reasons import Reason
+from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import Job
 from nodemanager.core.plan.summary import place_of
 from nodemanager.core.plan.wishes import Share
@@ -65,11 +66,9 @@ def jobs(decision: DecisionView) -> tuple[WaitingJob, ...]:
         for view in made.views
         if view.record is not None and place_of(view) not in ("booting", None)
     }
-    impossible = {verdict.id: verdict for verdict in made.wants.unsatisfiable}
-    shares = {share.job.id: share for share in asking.weighed.shares}
-    rows = []
-    for job in decision.snapshot.demand or ():
-        verdict, share = impossible.get(job.id), shares.get(job.id)
+    queue, rows = decision.snapshot.demand or (), []
+    weighed = _weighed(queue, asking.weighed.shares, made.wants.unsatisfiable)
+    for job, verdict, share in weighed:
         if verdict is not None:
             measures = dict(verdict.measures or {})
             size = measures.pop("size", None)
@@ -88,6 +87,30 @@ def jobs(decision: DecisionView) -> tuple[WaitingJob, ...]:
             continue
         rows.append(row)
     return tuple(rows)
+
+
+def _weighed(
+    queue: Sequence[Job], shares: Iterable[Share], impossible: Iterable[Verdict]
+) -> Iterator[tuple[Job, Verdict | None, Share | None]]:
+    """Each job with what was found of it. Jobs of one id, such as the parts of one, have each its
+    own: the share that names it, or else the id's next verdict."""
+    shares_of, verdicts_of = (
+        defaultdict[str, list[Share]](list),
+        defaultdict[str, list[Verdict]](list),
+    )
+    for share in shares:
+        shares_of[share.job.id].append(share)
+    for verdict in impossible:
+        verdicts_of[verdict.id].append(verdict)
+    times = Counter(job.id for job in queue)
+    for job in queue:
+        its, verdicts = shares_of[job.id], verdicts_of[job.id]
+        own = next((one for one in its if times[job.id] == 1 or one.job == job), None)
+        if own is not None:
+            its.remove(own)
+        # A job that boots serve in part has both.
+        tied = own is None or (verdicts and verdicts[0].reason is Reason.JOB_TIED)
+        yield job, verdicts.pop(0) if verdicts and tied else None, own
 
 
 def _row(

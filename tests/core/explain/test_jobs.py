@@ -49,6 +49,23 @@ def test_a_refusal_that_ends_by_itself_says_when() -> None:
     assert 0 < found.in_s <= 600.0
 
 
+def test_the_parts_of_one_job_have_one_id_and_each_its_own_row() -> None:
+    """A wishlist may ask for one large and two small nodes of one job in two lines."""
+    made = pool(max_nodes=4)
+    made.flags["demand"] = (
+        Job("7", cores=999),
+        replace(ONE, id="7"),
+        replace(ONE, id="7", count=9),
+    )
+    made.settle()
+    found = jobs(DecisionView(made.decided, made.last, made.settings))
+    assert [(one.state, one.reason) for one in found] == [
+        (JobState.IMPOSSIBLE, Reason.NO_FITTING_SIZE),
+        (JobState.BOOTING, None),
+        (JobState.IMPOSSIBLE, Reason.JOB_OVER_MAX_NODES),
+    ]
+
+
 def test_a_job_that_no_boot_can_serve_says_why() -> None:
     made = pool(max_nodes=4)
     found = told(made, Job("huge", cores=999), replace(ONE, id="many", count=9), ONE)
