@@ -87,4 +87,5 @@ def _settings() -> Settings:
 def _print(rows: list[dict[str, object]]) -> None:
     with open(os.devnull, "w", encoding="utf-8") as nothing, contextlib.redirect_stdout(nothing):
         columns = JOBS.shown(Width.NARROW)
-        show.say(show.console(), listing_screen.table(rows, columns, whole=False, terminal=False))
+        out = show.console()
+        show.say(out, listing_screen.table(rows, columns, whole=False, out=out))
