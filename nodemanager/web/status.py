@@ -265,12 +265,15 @@ class Status:
             "cloud_errors": self.errors.cloud_errors,
         }
 
+    def is_old(self, poll: PollStatus, now: float) -> bool:
+        """Whether nothing is decided on it any more (C7), or not yet."""
+        age_s, limit_s = _age(poll.started_at, now), self.poll_stale_after
+        return limit_s is not None and (age_s is None or age_s > limit_s)
+
     def _poll(self, poll: PollStatus, now: float, with_names: bool) -> Json:
-        age_s = _age(poll.started_at, now)
-        limit_s = self.poll_stale_after
         shown: Json = {
-            "age_s": age_s,
-            "stale": limit_s is not None and (age_s is None or age_s > limit_s),
+            "age_s": _age(poll.started_at, now),
+            "stale": self.is_old(poll, now),
             "items": poll.items,
             "failures_in_a_row": poll.failures_in_a_row,
         }

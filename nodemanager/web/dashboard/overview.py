@@ -118,12 +118,7 @@ def _waiting(seen: ShownDecision) -> Iterator[Alert]:
         text = f"{states.leaked}: their nodes are gone, and their windows are over."
         links = (("Records", "/records?state=leaked"),)
         yield Alert("odd", "Slots are leaked", text, links=links)
-    for source, poll in status.polls.items():
-        if poll.failures_in_a_row:
-            text = f"Polls that failed in a row: {poll.failures_in_a_row}; the last answer came"
-            if poll.error is not None:
-                text = f"{poll.error}. {text}"
-            yield Alert("odd", f"No answer from {source}", text, seen.wall(poll.started_at))
+    yield from _unanswered(seen, old=False)
     waiting = Counter[Reason]()
     for (_, reason), count in status.refused.items():
         waiting[Reason(reason)] += count
@@ -153,6 +148,20 @@ def _warnings(source: Source, seen: ShownDecision) -> Iterator[Block]:
         yield Block("warnings", "Warned of in the last hour", link, warned, wide=True)
 
 
+def _unanswered(seen: ShownDecision, *, old: bool) -> Iterator[Alert]:
+    """The polls without an answer: those too `old` to decide from, which every page rests on, or
+    those that began to fail."""
+    status = seen.status
+    for source, poll in status.polls.items():
+        is_old = status.is_old(poll, seen.decision.snapshot.now)
+        if is_old is old and (poll.failures_in_a_row or (old and poll.started_at is not None)):
+            text = f"Polls that failed in a row: {poll.failures_in_a_row}; the last answer came"
+            if poll.error is not None:
+                text = f"{poll.error}. {text}"
+            level = "bad" if old else "odd"
+            yield Alert(level, f"No answer from {source}", text, seen.wall(poll.started_at))
+
+
 def alerts(seen: ShownDecision) -> Iterator[Alert]:
     """What is wrong with the pool as a whole."""
     status = seen.status
@@ -172,7 +181,9 @@ def alerts(seen: ShownDecision) -> Iterator[Alert]:
         holder = status.lease.holder or "Another manager"
         yield Alert("odd", "This manager stands by", f"{holder} acts for this pool.")
     elif not status.lease.is_active:
-        yield Alert("bad", "The lease is not held", "Another daemon may act for this pool.")
+        why = status.lease.error or "Another daemon may act for this pool."
+        yield Alert("bad", "The lease is not held", why)
+    yield from _unanswered(seen, old=True)
     for kind, one in STANDING.items():
         mark = status.marks.pool.get(kind)
         if mark is not None:

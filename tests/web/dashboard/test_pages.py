@@ -11,15 +11,17 @@ from urllib.parse import urlencode
 
 import pytest
 
+from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.inventory import SlotStates, slot_states
 from nodemanager.core.model.annotations import PAUSE, Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.world import CloudState, Job, WorkerState
+from nodemanager.errors import CloudError
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.story import latest
-from nodemanager.lib.log import WARNING
+from nodemanager.lib.log import INFO, WARNING
 from nodemanager.web.dashboard.history import Sample
 from tests.core.build import EPOCH, START, World, world
 from tests.fakes.clock import ManualClock
@@ -109,6 +111,27 @@ def test_an_open_breaker_is_seen_on_each_page_with_the_way_to_end_it() -> None:
         assert told.startswith("The breaker is open"), path
         assert "invariant: broken 2. Nothing is freed or destroyed." in told
         assert "Reset the breaker" in told
+
+
+def test_an_answer_too_old_to_decide_from_is_told_on_each_page_that_rests_on_it() -> None:
+    console, made = Console(), small()
+    console.observer.heard(Event.LIST_OK, INFO, {"source": "cloud", "items": 2, "took_s": 0.1})
+    error = CloudError("list nodes: no answer")
+    console.observer.heard(Event.LIST_FAILED, WARNING, {"source": "cloud", "error": error})
+    console.decides(made)
+    console.sign_in()
+    assert "No answer from cloud" in section(console.get("/").text, "alerts")
+    assert section(console.get("/nodes").text, "alerts") == "", "one failed poll is no outage"
+    made.advance(900.0)
+    made.poll_records()
+    made.plan()
+    assert made.decided is not None
+    assert made.last is not None
+    console.observer.show(DecisionView(made.decided, made.last, made.settings))
+    for path in ("/", "/nodes", "/records", "/nodes/i-1"):
+        told = section(console.get(path).text, "alerts")
+        assert told.count("No answer from cloud") == 1, path
+        assert "CloudError: list nodes: no answer" in told
 
 
 def test_a_pause_is_seen_and_a_full_pool_that_nobody_waits_for_is_no_alarm() -> None:
