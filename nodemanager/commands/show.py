@@ -99,7 +99,8 @@ def _aligned(table: Table) -> Iterator[str]:
 
     columns = []
     for one in table.columns:
-        cells = [visible(str(cell)) for cell in (one.header, *one.cells)]
+        heading = (one.header,) if table.show_header else ()
+        cells = [visible(str(cell)) for cell in (*heading, *one.cells)]
         lengths = [len(cell) if cell.isascii() else cell_len(cell) for cell in cells]
         width, right = max(lengths), one.justify == "right"
         pads = [" " * (width - length) for length in lengths]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from rich.table import Table
 
 from nodemanager.commands import show
 from tests.cases import cases
@@ -50,6 +51,16 @@ def test_a_column_without_a_heading_begins_at_its_left(capsys: pytest.CaptureFix
         "a       short",
         "b       a long sentence",
     ]
+
+
+def test_a_grid_in_a_pipe_has_no_line_for_its_headings(capsys: pytest.CaptureFixture[str]) -> None:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column()
+    grid.add_column()
+    grid.add_row("node", show.cell("none is listed"))
+    grid.add_row("decided", show.cell("now"))
+    show.say(show.console(), grid)
+    assert capsys.readouterr().out == "node     none is listed\ndecided  now\n"
 
 
 def test_what_others_wrote_moves_no_cursor_and_means_no_markup(
