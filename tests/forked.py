@@ -1,7 +1,8 @@
 """`python -m MODULE` as a process, without the second or two that its imports take.
 
-One process for each set of imports has done them; each start is a fork of it. What is started has
-its own session, environment, files, signals and end, as if it had been executed.
+One process for each set of imports has done them, for all workers of a run; each start is a fork of
+it. What is started has its own session, environment, files, signals and end, as if it had been
+executed.
 
 What is to be seen of an interpreter's own start (a variable that it reads, a library loaded before
 it, an import that is missing) needs `subprocess`.
@@ -10,8 +11,10 @@ it, an import that is missing) needs `subprocess`.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
 import gc
+import hashlib
 import importlib
 import io
 import json
@@ -26,8 +29,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -141,17 +144,32 @@ class _Template:
 
     def __init__(self, imports: Sequence[str]) -> None:
         self._lock = threading.Lock()
-        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        self._process: subprocess.Popen[bytes] | None = None
+        run = os.environ.get("PYTEST_XDIST_TESTRUNUID", os.getpid())
+        key = hashlib.sha256(repr((run, TREE, imports)).encode()).hexdigest()
+        self._line = _socket()
+        # Of several workers one starts it.
+        with _alone():
+            try:
+                self._line.connect(f"\0{key}")
+            except ConnectionRefusedError:
+                self._start(f"\0{key}", imports)
+                self._line.connect(f"\0{key}")
+
+    def _start(self, address: str, imports: Sequence[str]) -> None:
+        with _socket() as listener:
+            listener.bind(address)
+            listener.listen()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno()), *imports],
+                [sys.executable, "-m", __name__, str(listener.fileno()), *imports],
                 stdin=subprocess.DEVNULL,
+                # It may live longer than the worker, whose output somebody reads to its end.
+                stdout=subprocess.DEVNULL,
                 cwd=TREE,
                 env={**os.environ, "PYTHONPATH": str(TREE)},
-                pass_fds=[theirs.fileno()],
+                pass_fds=[listener.fileno()],
                 start_new_session=True,
             )
-        atexit.register(self._close)
 
     def code_of(self, pid: int) -> int | None:
         """The exit code of a process of its own, once it has ended; ask no more then."""
@@ -166,9 +184,17 @@ class _Template:
             raise ChildProcessError(f"what forks for the tests ended: {order}")
         return json.loads(answer)
 
-    def _close(self) -> None:
-        self._line.close()
-        self._process.wait()
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """While no other process comes to one that forks, or ends as one."""
+    with open(__file__, "rb") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        yield
+
+
+def _socket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 @functools.cache
@@ -179,12 +205,23 @@ def _template(imports: tuple[str, ...]) -> _Template:
 # In the process that forks, and in its forks.
 
 
-def _serve(line: socket.socket) -> dict[str, Any]:
+def _serve(listener: socket.socket) -> dict[str, Any]:
     """Fork at every order until nobody is left to give one; gives the fork its order."""
+    lines: list[socket.socket] = []
     while True:
+        line = select.select([listener, *lines], [], [])[0][0]
+        if line is listener:
+            lines.append(listener.accept()[0])
+            continue
         message, descriptors, _, _ = socket.recv_fds(line, MOST, 3)
         if not message:
-            sys.exit()
+            lines.remove(line)
+            line.close()
+            with _alone():
+                if not lines and not select.select([listener], [], [], 0)[0]:
+                    listener.close()
+                    sys.exit()
+            continue
         order = json.loads(message)
         if "ended" in order:
             pid, status = os.waitpid(order["ended"], os.WNOHANG)
@@ -194,7 +231,8 @@ def _serve(line: socket.socket) -> dict[str, Any]:
         ready, own = os.pipe()
         pid = os.fork()
         if pid == 0:
-            line.detach()
+            for one in (listener, *lines):
+                one.detach()
             _become(order, descriptors)
             return dict(order)
         for descriptor in (own, *descriptors):

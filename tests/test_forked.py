@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from tests import forked
 from tests.cases import cases
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.slow
 
@@ -75,3 +77,36 @@ def test_who_started_it_hears_of_its_end(tmp_path: Path) -> None:
         asleep.wait(0.01)
     asleep.kill()
     assert asleep.wait(30) == asleep.poll() == asleep.returncode == -signal.SIGKILL
+
+
+WORKER = """
+import os
+from tests import forked
+words = ("-n1", "-r1", "import os; print(os.getppid())")
+done = forked.run(*words, module="timeit", imports=("timeit",), env=os.environ)
+print(done.stdout.splitlines()[0], flush=True)
+input()
+"""
+
+
+def test_the_workers_of_a_run_have_one_that_forks_and_it_ends_with_the_last(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTEST_XDIST_TESTRUNUID": str(tmp_path)}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER],
+            env=env,
+            cwd=forked.TREE,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    said = [one.stdout.readline() for one in workers if one.stdout is not None]
+    (forks,) = {int(line) for line in said}
+    end = os.pidfd_open(forks)
+    for one in workers:
+        assert not select.select([end], [], [], 0)[0]
+        one.communicate("\n", timeout=DEADLINE_S)
+    assert select.select([end], [], [], DEADLINE_S)[0]
+    os.close(end)
