@@ -23,6 +23,10 @@ MARK = "NODEMANAGER_RUN"
 _SHOWN = 200
 
 
+class TooMuchOutput(SchedulerError):
+    """A program printed over MAX_OUTPUT bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
     """What a program printed and exited with; `said` is the last line of its stderr, or ""."""
@@ -67,7 +71,7 @@ def run(
         except (subprocess.TimeoutExpired, TimeoutError) as error:
             raise SchedulerError(f"{name} took over {timeout:g} s") from error
         except OverflowError as error:
-            raise SchedulerError(f"{name} printed over {MAX_OUTPUT} bytes") from error
+            raise TooMuchOutput(f"{name} printed over {MAX_OUTPUT} bytes") from error
         finally:
             # Kill its children, too, which may hold the pipes open.
             with contextlib.suppress(ProcessLookupError):

@@ -18,6 +18,7 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import Job, Shape, WorkerState
 from nodemanager.errors import SchedulerError, SchedulerRefused
+from nodemanager.lib import program
 from nodemanager.schedulers.slurm import cluster, jobs, json_output, rows, text
 from nodemanager.schedulers.slurm.adapter import AnswerFormat, SlurmScheduler
 from nodemanager.schedulers.slurm.cluster import Cluster, names_of
@@ -630,6 +631,25 @@ def test_json_in_a_form_that_is_not_known_makes_it_ask_for_text(
     assert len(SlurmScheduler(10.0).nodes().items) == 5
     with pytest.raises(SchedulerError, match="no list 'nodes'"):
         SlurmScheduler(10.0, answers=AnswerFormat.JSON).nodes()
+
+
+def test_a_queue_that_is_too_long_as_json_is_asked_for_as_text_from_then_on(
+    slurm_says: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some thousand jobs are 16 MiB of JSON: no poll of a busy site would come to an end."""
+    monkeypatch.setattr(program, "MAX_OUTPUT", 100_000)
+    outputs = {"*--json*": "yes", "*--format*": "cat %s/asks-excluded.txt"}
+    outputs["*"] = "cat %s/asks-squeue.txt"
+    cases = " ".join(f"{on}) {prints};;" for on, prints in outputs.items())
+    calls = slurm_says("squeue", f'case "$*" in {cases} esac'.replace("%s", str(RECORDED)))
+    slurm_says("sinfo", OLD)
+    slurm_says("scontrol", "")
+    scheduler = SlurmScheduler(20.0)
+    assert scheduler.queue() == scheduler.queue() != ()
+    asked = calls.read_text().strip().split("\n")
+    assert ["--json" in line for line in asked] == [True, False, False, False, False]
+    with pytest.raises(SchedulerError, match="over 100000 bytes"):
+        SlurmScheduler(20.0, answers=AnswerFormat.JSON).queue()
 
 
 def test_a_controller_that_is_down_does_not_end_the_asking_for_json(

@@ -16,7 +16,7 @@ from nodemanager.core.model.features import SIZE_FEATURE
 from nodemanager.core.model.scheduling import SchedulerNode, is_drained_by_us
 from nodemanager.core.model.world import Job, Listed
 from nodemanager.errors import SchedulerError, SchedulerRefused
-from nodemanager.lib.program import inherited, run
+from nodemanager.lib.program import TooMuchOutput, inherited, run
 from nodemanager.schedulers.api import OURS, SchedulerVerb, plain, single_node
 from nodemanager.schedulers.slurm import json_output, power, text
 from nodemanager.schedulers.slurm.cluster import Cluster, cluster_of
@@ -51,7 +51,8 @@ class SlurmScheduler:
     """The Slurm cluster of `conf`, or of the machine's own slurm.conf.
 
     `timeout` is in seconds, for each call. `partitions` are those whose jobs are demand; none is
-    all of them. With Answers.AUTO it asks for JSON until that turns out to be unknown here. With
+    all of them. With AnswerFormat.AUTO it asks for JSON until that turns out to be unknown here, or
+    too long: a job's JSON is several times as long as its text. With
     `power_saving`, Slurm itself chooses the nodes to boot and to end (`slurm.power`).
     """
 
@@ -235,7 +236,8 @@ class SlurmScheduler:
                 if self._answers is AnswerFormat.JSON:
                     raise SchedulerError(f"{program} --json {error}") from error
             except SchedulerError as error:
-                if self._answers is AnswerFormat.JSON or not isinstance(error, _NoJson):
+                fails_as_json = isinstance(error, _NoJson | TooMuchOutput)
+                if self._answers is AnswerFormat.JSON or not fails_as_json:
                     raise
             self._no_json.add(program)
         try:
