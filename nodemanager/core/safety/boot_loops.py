@@ -160,15 +160,12 @@ def nodes_ended(snapshot: Snapshot, settings: Settings) -> tuple[Snapshot, tuple
     Each that ended in its set-up is a failed boot. What a former run counted is no news (B5), nor
     what it destroyed: until that is known, nothing is.
     """
-    if snapshot.breaker.part(Cause.RECORDS_COLLAPSED) is not None:
-        # What the listing lacks is neither forgotten nor news.
-        return snapshot, ()
     history, seen = seen_ended(snapshot, settings)
     if not snapshot.journal_read:
         return changed(snapshot, history=history), ()
     limits = snapshot.limits
     loops = limits.loops
-    if history.records is not None:
+    if history.records is not None and snapshot.breaker.part(Cause.RECORDS_COLLAPSED) is None:
         loops = still_waiting(loops, history.listed_records)
     news = tuple(one for one in seen if one.life not in loops.counted)
     for one in news:

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import ASK_AGAIN_S
 from nodemanager.core.model.world import CloudState
+from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.plan import Plan
 from tests.core.build import SMALL, Flight, World, node, world
 
@@ -195,3 +197,24 @@ def test_one_that_ended_in_its_set_up_stands_for_no_node_to_come_whoever_ended_i
     made.flags |= {"journal_read": True}
     assert [one.node_id for one in made.round().ended] == ["i-r1"]
     assert made.round().pending == frozenset()
+
+
+def test_while_most_records_are_out_of_sight_those_in_sight_are_judged_and_no_other_forgotten() -> (
+    None
+):
+    """The breaker is open for the records (seed 79000660)."""
+    made = world(max_nodes=20)
+    for number in range(1, 11):
+        made.add_record(f"r{number}", pinged=number > 2, quiet=10.0)
+        made.add_node(f"r{number}", age=10.0)
+    made.round()
+    made.change_node("i-r1", state=CloudState.TERMINATED, why=LOST)
+    plan = made.round()
+    assert ended(plan) == [("i-r1", LOST)]
+    made.flags["limits"] = Limits(loops=plan.loops)
+    made.records = [one for one in made.records if one.uuid in ("r2", "r3")]
+    made.change_node("i-r2", state=CloudState.TERMINATED, why=LOST)
+    plan = made.round()
+    assert plan.breaker.cause is Cause.RECORDS_COLLAPSED
+    assert ended(plan) == [("i-r2", LOST)]
+    assert len(plan.loops.counted) == 2
