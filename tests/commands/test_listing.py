@@ -235,6 +235,7 @@ def test_what_a_cloud_wrote_moves_no_cursor(run: Run) -> None:
     assert "\x1b" not in printed
 
 
+@pytest.mark.slow
 @cases("terminal", {"pipe": False, "terminal": True})
 def test_a_terminal_gets_the_first_rows_and_a_pipe_all(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
