@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from nodemanager.commands import show
-from nodemanager.commands.advise_screen import COLUMNS
+from nodemanager.commands.advise_screen import COLUMNS, Advised
+from nodemanager.config.deciding import varied
 from nodemanager.core.replay import spending
 from nodemanager.core.replay.spending import CostCause
 from nodemanager.journal import sweep
@@ -109,13 +112,23 @@ def test_json_has_the_evidence_and_every_value_that_was_tried(
     assert by_option["consecutive_idle_count"]["ended"] is None
 
 
-def test_the_warnings_of_a_value_are_part_of_the_advice() -> None:
-    """The daemon would not take a settle below one poll as it stands.
+def test_the_warnings_of_a_value_are_part_of_the_advice(incident: Incident) -> None:
+    """The daemon would not take a settle below one poll as it stands."""
+    found = Advised.of(incident.path, 0.0, math.inf, 1)
+    made = varied(incident.outline.settings, ["settle=5"], poll_s=POLL_S, source="advise")
+    assert made.warnings
+    rows = [
+        replace(row, tried=[replace(one, warnings=made.warnings) for one in row.tried])
+        for row in found.rows
+    ]
+    (note, *others) = replace(found, rows=rows).notes
+    assert note.startswith("[Cleaning] settle = 5: this is below [Daemon] poll_time")
+    assert others == found.notes
 
-    tests/packaging/test_docs.py holds the manual's text against the command.
-    """
+
+def test_the_manuals_advice_keeps_the_window_for_the_longest_silence() -> None:
+    """tests/packaging/test_docs.py holds the manual's text against the command."""
     out = (INCIDENT / "advise.txt").read_text(encoding="utf-8")
-    assert "* [Cleaning] settle = 2: this is below [Daemon] poll_time" in out
     _, advice, evidence, _, _ = rows_of(out)["node_stale_after"]
     assert advice == "keep"
     assert "the longest 48s (compute18, " in evidence
