@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from nodemanager.core.explain.explain import DecisionView
-from nodemanager.core.model.annotations import PAUSE, Mark, Marks
+from nodemanager.core.model.annotations import NO_MARKS, PAUSE, Mark, Marks
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.errors import CloudError
@@ -16,8 +16,21 @@ from nodemanager.lib.log import INFO
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.status import Board, Status
-from tests.core.build import world
+from tests.core.build import World, world
 from tests.fakes.clock import ManualClock
+
+
+def decision_on(made: World, marks: Marks = NO_MARKS) -> DecisionView:
+    """The world's newest decision as it is shown."""
+    assert made.decided is not None
+    assert made.last is not None
+    return DecisionView(made.decided, made.last, made.settings, marks=marks)
+
+
+def shown_by(board: Board) -> Status:
+    status = board.read()
+    assert status is not None
+    return status
 
 
 @pytest.mark.parametrize("role", LeaseRole)
@@ -28,13 +41,10 @@ def test_the_lease_is_shown_as_it_is_when_somebody_looks(role: LeaseRole) -> Non
     observer = WebObserver(board, metrics)
     made = world()
     made.settle()
-    assert made.last is not None
-    assert made.decided is not None
-    observer.show(DecisionView(made.decided, made.last, made.settings))
+    observer.show(decision_on(made))
     assert board.read() is not None
     seen.append(LeaseView(role))
-    status = board.read()
-    assert status is not None
+    status = shown_by(board)
     assert status.lease.role is role
     metrics.show(status)
     held = metrics.registry.get_sample_value("nodemanager_lease_held")
@@ -54,11 +64,8 @@ def test_the_leaks_meter_is_the_slots_that_the_pool_holds_for_each_live_node() -
 
     def meter() -> float | None:
         made.round()
-        assert made.decided is not None
-        assert made.last is not None
-        observer.show(DecisionView(made.decided, made.last, made.settings))
-        status = board.read()
-        assert status is not None
+        observer.show(decision_on(made))
+        status = shown_by(board)
         metrics.show(status)
         return metrics.registry.get_sample_value("nodemanager_slots_per_node")
 
@@ -77,13 +84,10 @@ def test_each_order_is_shown_with_the_host_of_its_node_or_record() -> None:
         made.add_record(uuid)
         made.add_node(uuid)
     made.round()
-    assert made.decided is not None
-    assert made.last is not None
     mark = Mark("ann", 1.0)
     marks = Marks(holds={"i-r1": mark, "r2": mark, "i-unknown": mark})
-    observer.show(DecisionView(made.decided, made.last, made.settings, marks=marks))
-    status = board.read()
-    assert status is not None
+    observer.show(decision_on(made, marks))
+    status = shown_by(board)
     names = {record.uuid: record.hostname for record in made.records}
     assert status.hosts == {"i-r1": names["r1"], "r2": names["r2"]}
 
@@ -93,15 +97,12 @@ def test_the_error_of_a_poll_is_shown_without_secrets_until_the_next_answer() ->
     observer = WebObserver(board, metrics)
     made = world()
     made.settle()
-    assert made.decided is not None
-    assert made.last is not None
-    decision = DecisionView(made.decided, made.last, made.settings)
+    decision = decision_on(made)
 
     def shown(event: Event, **fields: object) -> str | None:
         observer.heard(event, INFO, {"source": "cloud", **fields})
         observer.show(decision)
-        status = board.read()
-        assert status is not None
+        status = shown_by(board)
         return status.polls["cloud"].error
 
     error = CloudError("GET https://x/?ping_secret=abc123def: no answer")
@@ -119,14 +120,11 @@ def test_an_order_is_shown_at_once_and_its_decision_is_counted_once() -> None:
     observer = WebObserver(board, metrics)
     made = world()
     made.settle()
-    assert made.decided is not None
-    assert made.last is not None
-    decision = DecisionView(made.decided, made.last, made.settings)
+    decision = decision_on(made)
     observer.show(decision)
     paused = replace(decision, marks=Marks(pool={PAUSE: Mark("ann", 1.0)}), undecided=True)
     observer.show(paused)
-    status = board.read()
-    assert status is not None
+    status = shown_by(board)
     assert status.to_json(with_names=True, now=made.now)["pause"]["by"] == "ann"
     assert board.decision is paused
     assert metrics.registry.get_sample_value("nodemanager_cycle_seconds_count") == 1.0
@@ -150,8 +148,7 @@ def test_a_status_is_made_when_it_is_first_read() -> None:
     clock.advance(10.0)
     assert board.age() == 8.0
     assert made == []
-    status = board.read()
-    assert status is not None
+    status = shown_by(board)
     assert status.deferred == 2
     assert board.read() == status
     assert made == [2]
@@ -166,9 +163,6 @@ def test_a_listed_node_whose_word_is_old_is_counted_too() -> None:
     made.add_record("r1", last_ping_at=made.now - made.settings.node_stale_after - 60)
     made.add_node("r1")
     made.round()
-    assert made.decided is not None
-    assert made.last is not None
-    observer.show(DecisionView(made.decided, made.last, made.settings))
-    status = board.read()
-    assert status is not None
+    observer.show(decision_on(made))
+    status = shown_by(board)
     assert status.nodes.unknown == status.live == 1
