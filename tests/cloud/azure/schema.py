@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import functools
 import importlib
+import threading
 import types
 import typing
 from collections.abc import Iterator
@@ -28,11 +29,16 @@ OPEN = frozenset({"VirtualMachineSizeTypes"})
 """Lists that the description itself calls incomplete."""
 
 
+_ALONE = threading.Lock()
+"""The SDK's models can't be made in two threads at once the first time."""
+
+
 def wrong_in(kind: str, value: object, *, sent: bool) -> list[str]:
     """What contradicts the description of that kind of resource in a body that was `sent`, or in
     an answer."""
     package, name = SCHEMAS[kind]
-    return list(_wrong(getattr(_models(package), name), value, kind, sent))
+    with _ALONE:
+        return list(_wrong(getattr(_models(package), name), value, kind, sent))
 
 
 def _models(package: str) -> types.ModuleType:
