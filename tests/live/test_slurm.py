@@ -55,7 +55,9 @@ def test_a_waiting_job_boots_a_node_runs_on_it_and_the_node_drains_and_goes(
             # A dying slurmd may register once more, and Slurm believes it for SlurmdTimeout.
             until("it to be down", lambda: "DOWN" in slurm.node_words("c1"), LATEST_S)
             assert "DRAIN" not in slurm.node_words("c1")
-        assert not daemon.lines("node.shutdown_skipped")
+        # A poll that comes right before the destroy holds it up until the next plan (D2).
+        skipped = daemon.lines("node.shutdown_skipped")
+        assert {one.get("detail") for one in skipped} <= {"news that no plan has weighed yet"}
         assert len(daemon.lines("node.created")) == 2
 
 
