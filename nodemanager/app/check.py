@@ -6,16 +6,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from nodemanager.app import adapters
-from nodemanager.app.from_config import (
-    advice_on_draining,
-    advice_on_power_saving,
-    advice_on_prices,
-    advice_on_scheduler,
-    secrets_of,
-    sizes_of,
-    user_data_of,
-)
+from nodemanager.app import adapters, from_config
 from nodemanager.config import Config, ini, load
 from nodemanager.config.values import Dispatcher, StoreProvider
 from nodemanager.core.plan.slots import apart
@@ -41,15 +32,15 @@ def check(path: Path) -> tuple[Config, list[str]]:
         return config, [*map(str, config.warnings), *advice]
     cloud = adapters.build_cloud(config, SystemClock())
     try:
-        sizes = sizes_of(config, cloud)
-        user_data_of(config)
+        sizes = from_config.sizes_of(config, cloud)
+        from_config.user_data_of(config)
     finally:
         cloud.close()
     advice = [
-        *advice_on_prices(config, sizes),
-        *advice_on_draining(config),
-        *advice_on_power_saving(config),
-        *advice_on_scheduler(config),
+        *from_config.advice_on_prices(config, sizes),
+        *from_config.advice_on_draining(config),
+        *from_config.advice_on_power_saving(config),
+        *from_config.advice_on_scheduler(config),
         *_advice_on_names(config),
         *_advice_on_standbys(config),
         *_advice_on_secrets(config),
@@ -108,7 +99,7 @@ def _advice_on_secrets(config: Config) -> list[str]:
     ]
     mode = config.path.stat().st_mode
     text = config.path.read_text(encoding="utf-8")
-    if mode & stat.S_IROTH and any(secret in text for secret in secrets_of(config)):
+    if mode & stat.S_IROTH and any(secret in text for secret in from_config.secrets_of(config)):
         advice.append(
             f"{config.path}: every user of this machine can read the secrets in it (mode "
             f"{stat.S_IMODE(mode):04o}): `chmod o= {config.path}`, or write them as NAME_file"

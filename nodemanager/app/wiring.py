@@ -12,12 +12,7 @@ from nodemanager.actors.daemon.context import DaemonInputs
 from nodemanager.actors.daemon.daemon import NodeManagerDaemonActor
 from nodemanager.actors.messages import Begin, PollEvery, Team
 from nodemanager.actors.net import netted, netted_call
-from nodemanager.actors.poll.polling import (
-    CloudNodeListActor,
-    DemandActor,
-    RecordListActor,
-    SchedulerActor,
-)
+from nodemanager.actors.poll import polling
 from nodemanager.actors.workers.workers import NodeSetupActor, NodeShutdownActor, RecordCleanerActor
 from nodemanager.app.adapters import RecordService, Wishlist, scheduler_of, wishlist_of
 from nodemanager.app.from_config import user_data_of
@@ -99,8 +94,8 @@ def start_actors(
     cloud_every, records_every, demand_every = poll_intervals(config, settings)
     user_data = user_data_of(config)
     team = Team(
-        CloudNodeListActor.start(context, cloud_every),
-        RecordListActor.start(context, records_every, writes=applies),
+        polling.CloudNodeListActor.start(context, cloud_every),
+        polling.RecordListActor.start(context, records_every, writes=applies),
         _demand_of(context, demand_every, wishlist or wishlist_of(config)),
         tuple(NodeSetupActor.start(context, user_data) for _ in range(settings.max_creates)),
         tuple(NodeShutdownActor.start(context) for _ in range(settings.max_creates)),
@@ -115,10 +110,10 @@ def _demand_of(
 ) -> pykka.ActorRef[Any] | None:
     """The actor that polls the demand: a scheduler's, a wishlist's, or none."""
     if context.scheduler is not None:
-        return SchedulerActor.start(context, every, context.scheduler)
+        return polling.SchedulerActor.start(context, every, context.scheduler)
     if wishlist is not None:
         asked = netted_call(wishlist, SchedulerError, "demand")
-        return DemandActor.start(context, every, asked)
+        return polling.DemandActor.start(context, every, asked)
     return None
 
 

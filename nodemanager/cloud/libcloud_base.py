@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from libcloud.compute.base import NodeDriver
 
+from nodemanager import errors
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Found, Wanted
 from nodemanager.cloud.declared import CloudConfig
@@ -19,13 +20,6 @@ from nodemanager.cloud.provider import GoesOn, Leftovers, Provider
 from nodemanager.cloud.reading import NodeReader, Unidentifiable, checked_list
 from nodemanager.cloud.refusal import CodedRefusal, tells_secrets, translate
 from nodemanager.core.model.world import CloudNode, Leftover, Listed, Outcome, Size, Tags
-from nodemanager.errors import (
-    CapacityUnavailable,
-    CloudError,
-    ConfigError,
-    IncompleteListing,
-    PlaceFull,
-)
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -44,19 +38,21 @@ def load_driver_class(dotted: str | None, own: type[T], base: type[Any] | None =
     where = f"[Cloud] driver_class = {dotted}"
     module_name, _, class_name = dotted.rpartition(".")
     if not module_name:
-        raise ConfigError([f"{where}: give module and class, as in package.module.Class"])
+        raise errors.ConfigError([f"{where}: give module and class, as in package.module.Class"])
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
-        raise ConfigError([f"{where}: {module_name} can't be imported ({why})"]) from error
+        raise errors.ConfigError([f"{where}: {module_name} can't be imported ({why})"]) from error
     found = getattr(module, class_name, None)
     if found is None:
-        raise ConfigError([f"{where}: {module_name} has no {class_name}"])
+        raise errors.ConfigError([f"{where}: {module_name} has no {class_name}"])
     base = base or own
     serves = isinstance(found, type) and issubclass(found, base)
     if not serves:
-        raise ConfigError([f"{where}: it is no subclass of {base.__module__}.{base.__name__}"])
+        raise errors.ConfigError(
+            [f"{where}: it is no subclass of {base.__module__}.{base.__name__}"]
+        )
     # libcloud has no types: to the checker what `issubclass` found is still Any.
     return found  # type: ignore[no-any-return]
 
@@ -197,9 +193,9 @@ class LibcloudCloud:
         try:
             nodes = [self._reader.read(raw, self.pool) for raw in checked_list(answer, doing)]
         except Unidentifiable as error:
-            raise IncompleteListing(f"{doing}: {error}") from error
+            raise errors.IncompleteListing(f"{doing}: {error}") from error
         if any(line.startswith("tags") for node in nodes for line in node.problems):
-            raise IncompleteListing(f"{doing}: a node's tags can't be read")
+            raise errors.IncompleteListing(f"{doing}: a node's tags can't be read")
         return tuple(node for node in nodes if node.tags.record == record_uuid)
 
     def ask(self, node_id: str) -> CloudNode | None:
@@ -217,7 +213,7 @@ class LibcloudCloud:
         doing = f"create {order.name}"
         try:
             raw = self._call(doing, self._provider.create, order)
-        except CloudError as error:
+        except errors.CloudError as error:
             full = None if order.place is None else _full_place(error, order.place)
             if full is None:
                 raise
@@ -229,7 +225,7 @@ class LibcloudCloud:
             node = replace(node, problems=(*node.problems, problem))
         return node
 
-    def finish(self, pending: str, place: str | None) -> str | CloudError | None:
+    def finish(self, pending: str, place: str | None) -> str | errors.CloudError | None:
         outcome = self._call("ask how a create ended", self._provider.finish, pending)
         if not isinstance(outcome, CodedRefusal):
             return outcome
@@ -296,7 +292,7 @@ class LibcloudCloud:
         try:
             return self._reader.read(raw, self.pool)
         except Unidentifiable as error:
-            raise CloudError(f"{doing}: the answer is {error}") from error
+            raise errors.CloudError(f"{doing}: the answer is {error}") from error
 
 
 def _merged(listings: Sequence[Sequence[CloudNode]]) -> tuple[CloudNode, ...]:
@@ -319,14 +315,14 @@ def _merged(listings: Sequence[Sequence[CloudNode]]) -> tuple[CloudNode, ...]:
     return tuple(node for nodes in found.values() for node in nodes)
 
 
-def _full_place(error: CloudError, place: str) -> PlaceFull | None:
+def _full_place(error: errors.CloudError, place: str) -> errors.PlaceFull | None:
     """PlaceFull for the error of a create there, if another place may have room; else None (D6)."""
     cause = error.__cause__
     refusal = cause if isinstance(cause, CodedRefusal) else None
     full_there = refusal is not None and refusal.code in refusal.FULL_THERE
-    if not full_there and not isinstance(error, CapacityUnavailable):
+    if not full_there and not isinstance(error, errors.CapacityUnavailable):
         return None
-    return PlaceFull(str(error), place=place, retry_after=error.retry_after)
+    return errors.PlaceFull(str(error), place=place, retry_after=error.retry_after)
 
 
 def with_managed(node: CloudNode, managed: bool) -> CloudNode:

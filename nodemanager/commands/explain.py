@@ -14,16 +14,7 @@ from typing import Any
 
 import click
 
-from nodemanager.commands import show
-from nodemanager.commands.common import (
-    answered,
-    client_of,
-    examples,
-    existing_journal,
-    journal_of,
-    journal_option,
-    reached,
-)
+from nodemanager.commands import common, show
 from nodemanager.commands.completion import complete_id
 from nodemanager.commands.times import time_option
 from nodemanager.core.model.reasons import Event, Reason
@@ -35,7 +26,7 @@ class UnknownError(NodeManagerError):
 
 
 @click.command(
-    epilog=examples(
+    epilog=common.examples(
         "explain compute7",
         "explain i-0abc --all",
         "explain i-0abc --at 14:05",
@@ -50,8 +41,8 @@ class UnknownError(NodeManagerError):
 @time_option("at", "As of 2h (ago), 14:05, RFC 3339 ...; by the journal.")
 @time_option("since", "Show its history from then on; default: all there is.")
 @click.option("--all", "-a", "whole", is_flag=True, help="Show every rule and the whole history.")
-@journal_option()
-@answered
+@common.journal_option()
+@common.answered
 def explain(
     id: str,
     job: str | None,
@@ -109,18 +100,18 @@ class _Asked:
         """The daemon's answer; or the journal's, of an earlier time or where no daemon answers."""
         from nodemanager.commands.client import ClientError, NobodyThereError
 
-        found = reached(config)
-        path = journal_of(found)
+        found = common.reached(config)
+        path = common.journal_of(found)
         if self.at is not None:
             return self.of(path, given=False)
-        daemon = client_of(found)
+        daemon = common.client_of(found)
         try:
             if self.is_job:
                 return daemon.get("jobs", self.id)
             return daemon.get("explain", self.id, since=self.since, all=self.whole)
         except NobodyThereError as error:
             try:
-                existing_journal(path, given=False)
+                common.existing_journal(path, given=False)
             except NodeManagerError:
                 raise ClientError(
                     f"{error}; and there is no journal {path} to read instead"
@@ -136,7 +127,7 @@ class _Asked:
         from nodemanager.journal.job import explain_any, explain_job
 
         with _progress() as step:
-            decision = view_at(existing_journal(path, given=given), self.at, step=step)
+            decision = view_at(common.existing_journal(path, given=given), self.at, step=step)
         try:
             if self.is_job:
                 return explain_job(decision, self.id, source=str(path), journal=path)

@@ -17,17 +17,7 @@ from nodemanager.commands.log import names_of
 from nodemanager.commands.times import time_option
 from nodemanager.commands.watch import show_it, watch_option
 from nodemanager.commands.watch import watch as watch_it
-from nodemanager.core.explain.lists import (
-    GROUPS,
-    JOBS,
-    NODES,
-    ORDERS,
-    SLOTS,
-    ListKind,
-    TableRow,
-    UnknownColumnError,
-    Width,
-)
+from nodemanager.core.explain import lists
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.errors import JournalError
 from nodemanager.lib.logline import Json, span, visible
@@ -39,9 +29,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def _options(kind: ListKind) -> Callable[[click.decorators.FC], click.decorators.FC]:
+def _options(kind: lists.ListKind) -> Callable[[click.decorators.FC], click.decorators.FC]:
     """The options of every list, and one for each of its filters."""
-    headings = ", ".join(one.heading for one in kind.shown(Width.NARROW))
+    headings = ", ".join(one.heading for one in kind.shown(lists.Width.NARROW))
     filters = (
         click.option(
             f"--{one}",
@@ -82,7 +72,7 @@ def _options(kind: ListKind) -> Callable[[click.decorators.FC], click.decorators
     return decorated
 
 
-def _words_of(kind: ListKind, key: str) -> Callable[..., Collection[str]] | None:
+def _words_of(kind: lists.ListKind, key: str) -> Callable[..., Collection[str]] | None:
     """What checks the values of a filter: a mistyped one would find no row, and seem to say so."""
     if key == "reason":
         return names_of(Reason, "reason code")
@@ -102,12 +92,12 @@ def _words_of(kind: ListKind, key: str) -> Callable[..., Collection[str]] | None
     return checked
 
 
-def _column_of(kind: ListKind) -> Callable[..., str | None]:
+def _column_of(kind: lists.ListKind) -> Callable[..., str | None]:
     def checked(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
         try:
             if given is not None:
                 kind.sort_key(given)
-        except UnknownColumnError as error:
+        except lists.UnknownColumnError as error:
             raise click.BadParameter(f"{error}{did_you_mean(error.given, error.known)}") from error
         return given
 
@@ -125,7 +115,7 @@ def _column_of(kind: ListKind) -> Callable[..., str | None]:
     )
 )
 @click.option("--all", "-a", "foreign", is_flag=True, help="Include nodes of other pools.")
-@_options(NODES)
+@_options(lists.NODES)
 def nodes(foreign: bool, config: str | None, **given: Any) -> None:
     """List the cloud nodes with their state, their age and the decision about each.
 
@@ -134,14 +124,14 @@ def nodes(foreign: bool, config: str | None, **given: Any) -> None:
     ids are shortened: every command takes them so.
     """
 
-    def seen(shown: Json) -> tuple[list[TableRow], str]:
+    def seen(shown: Json) -> tuple[list[lists.TableRow], str]:
         all_wanted = foreign or given["state"]
         rows = [one for one in shown["nodes"] if all_wanted or one["state"] != "foreign"]
         hidden = len(shown["nodes"]) - len(rows)
         more = f"; {hidden} that are not this pool's are left out (--all)" if hidden else ""
         return rows, more
 
-    _show(partial(client(config).get, "nodes"), NODES, given, seen)
+    _show(partial(client(config).get, "nodes"), lists.NODES, given, seen)
 
 
 @click.command(
@@ -153,7 +143,7 @@ def nodes(foreign: bool, config: str | None, **given: Any) -> None:
         "slots --json | jq '.total - (.slots | length)'",
     )
 )
-@_options(SLOTS)
+@_options(lists.SLOTS)
 def slots(config: str | None, **given: Any) -> None:
     """List the held slots: their records, how long these are quiet, and when they will be free.
 
@@ -162,12 +152,12 @@ def slots(config: str | None, **given: Any) -> None:
     record is kept.
     """
 
-    def seen(shown: Json) -> tuple[list[TableRow], str]:
+    def seen(shown: Json) -> tuple[list[lists.TableRow], str]:
         rows, total = shown["slots"], shown["total"]
         free = None if total is None else max(0, total - len(rows))
         return rows, "" if free is None else f"; {free} of {total} are free"
 
-    _show(partial(client(config).get, "slots"), SLOTS, given, seen)
+    _show(partial(client(config).get, "slots"), lists.SLOTS, given, seen)
 
 
 @click.command(
@@ -179,7 +169,7 @@ def slots(config: str | None, **given: Any) -> None:
     )
 )
 @click.argument("id", required=False)
-@_options(JOBS)
+@_options(lists.JOBS)
 def jobs(id: str | None, config: str | None, **given: Any) -> None:
     """List the waiting jobs in the order of the queue, and what each gets or waits for.
 
@@ -200,7 +190,7 @@ def jobs(id: str | None, config: str | None, **given: Any) -> None:
         )
         return
 
-    def seen(shown: Json) -> tuple[list[TableRow], str]:
+    def seen(shown: Json) -> tuple[list[lists.TableRow], str]:
         why, more = shown["aborted"], ""
         if why is not None:
             more = f"; no decision: {why['reason']}. {why['says']}"
@@ -208,7 +198,7 @@ def jobs(id: str | None, config: str | None, **given: Any) -> None:
             more = "; the queue has not been read yet, or nothing asks for nodes"
         return shown["jobs"], more
 
-    _show(partial(daemon.get, "jobs"), JOBS, given, seen)
+    _show(partial(daemon.get, "jobs"), lists.JOBS, given, seen)
 
 
 @click.command(
@@ -225,7 +215,7 @@ def jobs(id: str | None, config: str | None, **given: Any) -> None:
 @time_option("until", "Only up to this time.")
 @click.option("--all", "-a", "quiet", is_flag=True, help="Include that something was left alone.")
 @journal_option()
-@_options(GROUPS)
+@_options(lists.GROUPS)
 def events(
     id: str | None,
     since: float | None,
@@ -248,7 +238,7 @@ def events(
         ask = partial(client(config).get, "events", since=since, until=until, id=id, all=quiet)
     else:
         ask = partial(_from_journal, journal, since, until, id, quiet=quiet)
-    _show(ask, GROUPS, given, lambda shown: (shown["groups"], ""))
+    _show(ask, lists.GROUPS, given, lambda shown: (shown["groups"], ""))
 
 
 def _from_journal(
@@ -275,21 +265,26 @@ def _from_journal(
         "orders --json | jq -r '.orders[] | select(.by == \"ann\") | .of'",
     )
 )
-@_options(ORDERS)
+@_options(lists.ORDERS)
 def orders(config: str | None, **given: Any) -> None:
     """List the standing orders: what each is about, who gave it, why, and what undoes it.
 
     Those of the whole pool come first: a pause, a parking, a paused rotation. Then each hold,
     cordon, drain and kill, by host.
     """
-    _show(partial(client(config).get, "orders"), ORDERS, given, lambda shown: (shown["orders"], ""))
+    _show(
+        partial(client(config).get, "orders"),
+        lists.ORDERS,
+        given,
+        lambda shown: (shown["orders"], ""),
+    )
 
 
 def _show(
     ask: Callable[[], Json],
-    kind: ListKind,
+    kind: lists.ListKind,
     given: Mapping[str, Any],
-    seen: Callable[[Json], tuple[list[TableRow], str]],
+    seen: Callable[[Json], tuple[list[lists.TableRow], str]],
 ) -> None:
     """Print the list, once or again and again; `seen` gives its rows and what the foot adds."""
     from nodemanager.commands import listing_screen as screen
@@ -297,9 +292,9 @@ def _show(
     output = "json" if given["as_json"] else given["output"]
     query = {key: ",".join(given[key]) for key in kind.filters} | {"sort": given["sort"] or ""}
     watch, whole = given["watch"], output == "wide"
-    columns = kind.shown(Width.WIDE if whole else Width.NARROW)
+    columns = kind.shown(lists.Width.WIDE if whole else lists.Width.NARROW)
 
-    def listed(shown: Json) -> tuple[list[TableRow], str]:
+    def listed(shown: Json) -> tuple[list[lists.TableRow], str]:
         """The rows, and what the foot adds, as that they are old; events have no poll."""
         rows, more = seen(shown)
         if old := shown.get("stale"):

@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from nodemanager.commands import show
-from nodemanager.commands.common import (
-    config_flag,
-    examples,
-    existing_journal,
-    journal_of,
-    journal_option,
-    reached,
-)
+from nodemanager.commands import common, show
 from nodemanager.commands.completion import complete_id
 from nodemanager.commands.times import time_option
 from nodemanager.core.model.reasons import Event, Reason
@@ -88,7 +80,7 @@ def _names_option(
 
 
 @click.command(
-    epilog=examples(
+    epilog=common.examples(
         "log compute7",
         "log --since 2h --reason stale_slot",
         "log --level warning --since yesterday",
@@ -128,9 +120,9 @@ def _names_option(
     help="Show each time a node turned busy or idle, which a terminal folds.",
 )
 @click.option("--follow", "-f", is_flag=True, help="Go on with new events until Ctrl-C.")
-@journal_option("A journal, or a copy of one; default: the configured one.")
+@common.journal_option("A journal, or a copy of one; default: the configured one.")
 @show.json_option
-@config_flag
+@common.config_flag
 def log(
     id: str | None,
     since: float | None,
@@ -159,10 +151,10 @@ def log(
 
     if follow and until is not None:
         raise click.UsageError("--follow never ends, but --until ends the log: give one of them")
-    path = journal if journal is not None else journal_of(reached(config))
+    path = journal if journal is not None else common.journal_of(common.reached(config))
     if follow and last is None and since is None:
         last = LAST
-    story = Story(existing_journal(path, given=journal is not None), since or 0.0, id, until)
+    story = Story(common.existing_journal(path, given=journal is not None), since or 0.0, id, until)
     out = show.console()
     folds = out.is_terminal and not (as_json or whole or reasons or events)
     tell = _teller(out, as_json=as_json)

@@ -10,22 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nodemanager.commands import show
-from nodemanager.commands.replay_result import (
-    COLUMNS,
-    HIT_COLUMNS,
-    MOVE_COLUMNS,
-    NOTES,
-    ComparedSettings,
-    LifeHit,
-    ReplayResult,
-    advice_in_words,
-    changed_settings_of,
-    hit_cells,
-    hits_by_life,
-    move_cells,
-    numbers_of,
-)
+from nodemanager.commands import replay_result, show
 from nodemanager.commands.times import time_text
 
 ROWS = 20
@@ -40,7 +25,7 @@ body {{ margin: 1rem }} pre {{ font-family: ui-monospace, monospace; line-height
 """
 
 
-def page(result: ReplayResult) -> str:
+def page(result: replay_result.ReplayResult) -> str:
     """What a wide terminal shows, with all rows, as a page that fetches and runs nothing."""
     out = Console(
         record=True,
@@ -56,15 +41,19 @@ def page(result: ReplayResult) -> str:
     return out.export_html(code_format=_PAGE)
 
 
-def print_result(result: ReplayResult, out: Console, *, rows: int | None = ROWS) -> None:
+def print_result(
+    result: replay_result.ReplayResult, out: Console, *, rows: int | None = ROWS
+) -> None:
     """Print a whole result, of each table at most `rows`."""
     terminal = out.is_terminal
     show.say(out, _headline(result, terminal=terminal))
-    recorded = "; ".join(f"{name} {value}" for name, value in changed_settings_of(result).items())
+    recorded = "; ".join(
+        f"{name} {value}" for name, value in replay_result.changed_settings_of(result).items()
+    )
     show.say(out, show.cell(f"pool {result.outline.settings.pool}, recorded with {recorded}"))
     if not result.rows:
         _print_differences(result, out)
-        show.say(out, show.cell(advice_in_words(result), "bold"))
+        show.say(out, show.cell(replay_result.advice_in_words(result), "bold"))
         return
     if result.replayed.differing:
         _print_differences(result, out)
@@ -77,14 +66,14 @@ def print_result(result: ReplayResult, out: Console, *, rows: int | None = ROWS)
         more = 0 if rows is None else len(row.balance.moves) - rows
         if more > 0:
             show.say(out, show.cell(f"... and {more} more; --json and --report have all"))
-    hits = hits_by_life(result)
+    hits = replay_result.hits_by_life(result)
     if hits:
         _gap(out)
         show.say(out, _hits(hits[:rows], terminal=terminal))
     _gap(out)
-    show.say(out, show.cell(advice_in_words(result), "bold"))
+    show.say(out, show.cell(replay_result.advice_in_words(result), "bold"))
     _gap(out)
-    for note in NOTES:
+    for note in replay_result.NOTES:
         show.say(out, show.cell(f"* {note}", "dim"))
 
 
@@ -94,7 +83,7 @@ def _gap(out: Console) -> None:
         out.file.write("\n")
 
 
-def _headline(result: ReplayResult, *, terminal: bool) -> Text:
+def _headline(result: replay_result.ReplayResult, *, terminal: bool) -> Text:
     outline, replayed = result.outline, result.replayed
     since, until = (time_text(at, terminal=terminal) for at in (outline.first, outline.last))
     many = f"{outline.decisions:,} decision{'s' if outline.decisions != 1 else ''}"
@@ -108,7 +97,7 @@ def _headline(result: ReplayResult, *, terminal: bool) -> Text:
     )
 
 
-def _print_differences(result: ReplayResult, out: Console) -> None:
+def _print_differences(result: replay_result.ReplayResult, out: Console) -> None:
     terminal = out.is_terminal
     if not result.replayed.differing:
         return
@@ -127,18 +116,18 @@ def _print_differences(result: ReplayResult, out: Console) -> None:
     show.say(out, show.cell(say))
 
 
-def _comparison(result: ReplayResult, *, terminal: bool) -> Table:
+def _comparison(result: replay_result.ReplayResult, *, terminal: bool) -> Table:
     bars = [""] if terminal and len(result.in_order) > 1 else []
-    headings = (result.heading, *COLUMNS, *bars)
-    made = show.table(*headings, terminal=terminal, right=",".join(COLUMNS))
+    headings = (result.heading, *replay_result.COLUMNS, *bars)
+    made = show.table(*headings, terminal=terminal, right=",".join(replay_result.COLUMNS))
     gains = [balance.slot_s for _, balance, _ in result.in_order]
     low, high = min(0.0, *gains, 0.0), max(0.0, *gains, 0.0)
     for label, balance, is_recorded in result.in_order:
         style = "bold" if is_recorded else ""
-        cells = [Text(text, style) for text in numbers_of(balance, result.decimals)]
+        cells = [Text(text, style) for text in replay_result.numbers_of(balance, result.decimals)]
         if balance.hits:
             cells[-1].stylize("red")
-        gain = cells[COLUMNS.index("slot-hours")]
+        gain = cells[replay_result.COLUMNS.index("slot-hours")]
         if balance.slot_s:
             gain.stylize("green" if balance.slot_s > 0 else "yellow")
         begin, end = sorted((0.0, balance.slot_s))
@@ -148,16 +137,16 @@ def _comparison(result: ReplayResult, *, terminal: bool) -> Table:
     return made
 
 
-def _moves(row: ComparedSettings, rows: int | None, *, terminal: bool) -> Table:
+def _moves(row: replay_result.ComparedSettings, rows: int | None, *, terminal: bool) -> Table:
     title = f"Slots free at another time with {row.tried.label}"
-    cells = [move_cells(move, terminal=terminal) for move in row.balance.moves[:rows]]
-    return _table(title, MOVE_COLUMNS, cells, "sooner by", terminal=terminal)
+    cells = [replay_result.move_cells(move, terminal=terminal) for move in row.balance.moves[:rows]]
+    return _table(title, replay_result.MOVE_COLUMNS, cells, "sooner by", terminal=terminal)
 
 
-def _hits(hits: Sequence[LifeHit], *, terminal: bool) -> Table:
+def _hits(hits: Sequence[replay_result.LifeHit], *, terminal: bool) -> Table:
     title = "Hits: freed, and its node pinged afterwards"
-    cells = [hit_cells(one, terminal=terminal) for one in hits]
-    return _table(title, HIT_COLUMNS, cells, "after", terminal=terminal)
+    cells = [replay_result.hit_cells(one, terminal=terminal) for one in hits]
+    return _table(title, replay_result.HIT_COLUMNS, cells, "after", terminal=terminal)
 
 
 def _table(

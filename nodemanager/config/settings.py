@@ -10,20 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nodemanager.config import ini
+from nodemanager.config import ini, values
 from nodemanager.config.check_addresses import PING_HOST
 from nodemanager.config.checks import check_all
 from nodemanager.config.providers import ALSO_CALLED, PROVIDERS, listed
 from nodemanager.config.reader import Draft, read_all
 from nodemanager.config.report import Place, Places, Report
 from nodemanager.config.sections import SECTIONS, Sections, SizeSection
-from nodemanager.config.values import (
-    Credentials,
-    Secret,
-    ServerAddress,
-    StoreProvider,
-    with_contents,
-)
 from nodemanager.errors import ConfigError
 from nodemanager.lib import extras
 from nodemanager.lib.near import did_you_mean
@@ -45,10 +38,10 @@ class Config(Sections):
     """
 
     path: Path
-    cloud_credentials: Credentials
+    cloud_credentials: values.Credentials
     cloud_list: dict[str, str]
     cloud_create: dict[str, str]
-    ping_host: ServerAddress | None
+    ping_host: values.ServerAddress | None
     sizes: tuple[SizeSection, ...]
     log_levels: dict[str, str]
     warnings: tuple[str, ...]
@@ -57,16 +50,16 @@ class Config(Sections):
     """The line on which each section begins."""
 
     @property
-    def pinged(self) -> ServerAddress | None:
+    def pinged(self) -> values.ServerAddress | None:
         """Where nodes ping by the file's own words; None where it is the registry's address."""
-        if self.ping_host is not None or self.records.provider is StoreProvider.ARVADOS:
+        if self.ping_host is not None or self.records.provider is values.StoreProvider.ARVADOS:
             return self.ping_host
         return self.registry.public_url
 
     @property
     def slots(self) -> int:
         """The number of slots of the chosen store."""
-        if self.records.provider is StoreProvider.ARVADOS:
+        if self.records.provider is values.StoreProvider.ARVADOS:
             return self.records.slots
         return self.registry.slots
 
@@ -120,7 +113,7 @@ class Reach:
     path: Path
     state_dir: Path
     journal: Path
-    token: Secret | None
+    token: values.Secret | None
     problems: tuple[str, ...]
     unread: tuple[str, ...]
 
@@ -189,7 +182,7 @@ def _need_extras(draft: Draft) -> None:
         if section in draft.keys:
             return draft.keys[section].get(option, "")
         found = draft.value(section, option)
-        return found.reveal() if isinstance(found, Secret) else str(found or "")
+        return found.reveal() if isinstance(found, values.Secret) else str(found or "")
 
     for need in extras.needs(value):
         if not extras.is_installed(need.extra):
@@ -248,7 +241,7 @@ def _finished(draft: Draft) -> Config:
     return Config(
         path=draft.ini.path,
         **sections,
-        cloud_credentials=with_contents(draft.keys["Cloud Credentials"]),
+        cloud_credentials=values.with_contents(draft.keys["Cloud Credentials"]),
         cloud_list=draft.keys["Cloud List"],
         cloud_create=draft.keys["Cloud Create"],
         ping_host=draft.value(*PING_HOST),

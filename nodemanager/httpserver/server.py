@@ -29,15 +29,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from nodemanager.errors import StartError
-from nodemanager.httpserver.connections import (
-    CONNECTION,
-    Connection,
-    Gate,
-    GuardedProtocol,
-    ServerLimits,
-    limits_of,
-    peer_of,
-)
+from nodemanager.httpserver import connections
 from nodemanager.httpserver.refusals import Refusals
 from nodemanager.lib import control
 
@@ -97,7 +89,7 @@ class HttpServer:
         tls_cert: str | None = None,
         tls_key: str | None = None,
         name: str = "nodemanager",
-        limits: ServerLimits | None = None,
+        limits: connections.ServerLimits | None = None,
         control_socket: Path | None = None,
         takes_over: bool = True,
         refusals: Refusals | None = None,
@@ -111,7 +103,7 @@ class HttpServer:
         self._app = app
         self._tls = None if tls_cert is None else _tls_context(tls_cert, tls_key)
         self.refusals = refusals or Refusals(name)
-        self._gate = Gate(limits or limits_of(1 / 3), self.refusals)
+        self._gate = connections.Gate(limits or connections.limits_of(1 / 3), self.refusals)
         self._config = _uvicorn_config(self._serve_one)
         self._state = ServerState()
         self._state.default_headers = [(b"server", self.name.encode())]
@@ -233,7 +225,7 @@ class HttpServer:
                 self._no_accept(listening, error)
                 return
             user = control.user_of(accepted) if accepted.family == socket.AF_UNIX else None
-            connection = self._gate.admit(peer_of(address[0]) if user is None else user)
+            connection = self._gate.admit(connections.peer_of(address[0]) if user is None else user)
             if connection is None:
                 accepted.close()
                 continue
@@ -258,12 +250,14 @@ class HttpServer:
             self._loop.add_reader(listening, self._accept, listening)
 
     async def _connect(
-        self, accepted: socket.socket, connection: Connection, user: str | None
+        self, accepted: socket.socket, connection: connections.Connection, user: str | None
     ) -> None:
         loop = asyncio.get_running_loop()
 
-        def protocol() -> GuardedProtocol:
-            return GuardedProtocol(self._config, self._state, loop, self._gate, connection, user)
+        def protocol() -> connections.GuardedProtocol:
+            return connections.GuardedProtocol(
+                self._config, self._state, loop, self._gate, connection, user
+            )
 
         await loop.connect_accepted_socket(
             protocol,
@@ -273,7 +267,7 @@ class HttpServer:
         )
 
     def _connected(
-        self, accepted: socket.socket, connection: Connection, task: asyncio.Task[None]
+        self, accepted: socket.socket, connection: connections.Connection, task: asyncio.Task[None]
     ) -> None:
         self._accepted.discard(task)
         # A cancelled task may not have begun, so it closed nothing.
@@ -316,7 +310,7 @@ class HttpServer:
 
     async def _hold_back(self, scope: Scope) -> None:
         """Wait as long as a refusal of this peer must (pace.py); nobody waits on the socket."""
-        connection: Connection | None = scope["state"].get(CONNECTION)
+        connection: connections.Connection | None = scope["state"].get(connections.CONNECTION)
         wait = 0.0 if connection is None else self._gate.refuses(connection)
         if connection is not None and wait:
             await asyncio.sleep(wait)
@@ -354,7 +348,7 @@ def _uvicorn_config(app: AsgiApp) -> Config:
     config = Config(
         app,
         interface="asgi3",
-        http=GuardedProtocol,
+        http=connections.GuardedProtocol,
         ws="none",
         lifespan="off",
         log_config=None,

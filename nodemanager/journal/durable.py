@@ -15,29 +15,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 from nodemanager.core.model.world import Leftover, LeftoverKind, Record
 from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.errors import StartError
-from nodemanager.journal.api import (
-    PASSED_OVER_AFTER,
-    Concluded,
-    Hold,
-    Intent,
-    IntentKind,
-    OpenIntent,
-    PreImage,
-)
-from nodemanager.journal.codec import (
-    codec_of,
-    decoded,
-    dump,
-    load,
-    load_any,
-    to_text,
-    without_secrets,
-)
+from nodemanager.journal import api, codec
 from nodemanager.journal.event import COLUMNS, LoggedEvent, event_of_row
 from nodemanager.journal.schema import about, holds, intents, kept, leftovers, logged, pre_images
 from nodemanager.lib import redact
 
-_ANY = codec_of(Any)
+_ANY = codec.codec_of(Any)
 _IS_OPEN = intents.c.concluded_at.is_(None)
 _WITH_PRE_IMAGE = sa.select(intents, pre_images.c.body).outerjoin(
     pre_images, pre_images.c.intent == intents.c.id
@@ -67,7 +50,7 @@ def note_try(connection: sa.Connection, now: float) -> None:
     connection.execute(sa.update(about).values(tried_at=now))
 
 
-def write_intent(connection: sa.Connection, intent: Intent, now: float) -> None:
+def write_intent(connection: sa.Connection, intent: api.Intent, now: float) -> None:
     """Write an intent; it replaces an open one with the same key, which is tried again."""
     open_one = connection.execute(
         sa.select(intents.c.id).where(intents.c.key == intent.key, _IS_OPEN)
@@ -77,7 +60,7 @@ def write_intent(connection: sa.Connection, intent: Intent, now: float) -> None:
         "plan_id": intent.plan_id,
         "record": intent.record,
         "node": intent.node,
-        "details": to_text(_ANY.encode(without_secrets(intent.details))),
+        "details": codec.to_text(_ANY.encode(codec.without_secrets(intent.details))),
     }
     if open_one is None:
         values |= {"key": intent.key, "opened_at": now, "failures": 0}
@@ -95,7 +78,7 @@ def _write_pre_image(connection: sa.Connection, intent_id: int, record: Record, 
         "record": record.uuid,
         "incarnation": record.incarnation,
         "taken_at": now,
-        "body": dump(record),
+        "body": codec.dump(record),
     }
     _put(connection, pre_images, values, ["intent"])
 
@@ -120,12 +103,12 @@ def conclude(
         .values(
             outcome=outcome,
             concluded_at=now,
-            result=to_text(_ANY.encode(without_secrets(details))),
+            result=codec.to_text(_ANY.encode(codec.without_secrets(details))),
         )
     )
 
 
-def count_failure(connection: sa.Connection, key: str, error: str) -> OpenIntent | None:
+def count_failure(connection: sa.Connection, key: str, error: str) -> api.OpenIntent | None:
     """Count a failed recovery of the open intent with that key; gives it, or None."""
     connection.execute(
         sa.update(intents)
@@ -138,57 +121,57 @@ def count_failure(connection: sa.Connection, key: str, error: str) -> OpenIntent
 
 def open_intents(
     connection: sa.Connection, *where: sa.ColumnElement[bool]
-) -> tuple[OpenIntent, ...]:
+) -> tuple[api.OpenIntent, ...]:
     rows = connection.execute(_WITH_PRE_IMAGE.where(_IS_OPEN, *where).order_by(intents.c.id))
     return tuple(
-        OpenIntent(
+        api.OpenIntent(
             intent=_intent(row),
             opened_at=row.opened_at,
             failures=row.failures,
-            passed_over=row.failures >= PASSED_OVER_AFTER,
+            passed_over=row.failures >= api.PASSED_OVER_AFTER,
             error=row.error,
         )
         for row in rows
     )
 
 
-def newest(connection: sa.Connection, key: str) -> Intent | None:
+def newest(connection: sa.Connection, key: str) -> api.Intent | None:
     found = _WITH_PRE_IMAGE.where(intents.c.key == key).order_by(intents.c.id.desc()).limit(1)
     row = connection.execute(found).first()
     return None if row is None else _intent(row)
 
 
-def concluded(connection: sa.Connection, id: str | None, since: float) -> tuple[Concluded, ...]:
+def concluded(connection: sa.Connection, id: str | None, since: float) -> tuple[api.Concluded, ...]:
     query = sa.select(intents, sa.null().label("body")).where(intents.c.concluded_at >= since)
     if id is not None:
         query = query.where(sa.or_(intents.c.record == id, intents.c.node == id))
     return tuple(
-        Concluded(
+        api.Concluded(
             intent=_intent(row),
             opened_at=row.opened_at,
             concluded_at=row.concluded_at,
             outcome=row.outcome,
-            details=load_any(row.result),
+            details=codec.load_any(row.result),
         )
         for row in connection.execute(query.order_by(intents.c.concluded_at, intents.c.id))
     )
 
 
-def _intent(row: Any) -> Intent:
-    return Intent(
-        kind=IntentKind(row.kind),
+def _intent(row: Any) -> api.Intent:
+    return api.Intent(
+        kind=api.IntentKind(row.kind),
         key=row.key,
         plan_id=row.plan_id,
         record=row.record,
         node=row.node,
-        details=load_any(row.details),
-        pre_image=None if row.body is None else load(Record, row.body),
+        details=codec.load_any(row.details),
+        pre_image=None if row.body is None else codec.load(Record, row.body),
     )
 
 
 def find_pre_images(
     connection: sa.Connection, record: str | None, since: float
-) -> tuple[PreImage, ...]:
+) -> tuple[api.PreImage, ...]:
     query = sa.select(
         pre_images,
         intents.c.key,
@@ -203,25 +186,25 @@ def find_pre_images(
         query = query.where(pre_images.c.taken_at >= since)
     rows = connection.execute(query.order_by(pre_images.c.intent.desc()))
     return tuple(
-        PreImage(
-            record=decoded(Record, json.loads(row.body)),
+        api.PreImage(
+            record=codec.decoded(Record, json.loads(row.body)),
             key=row.key,
             plan_id=row.plan_id,
             taken_at=row.taken_at,
             outcome=row.outcome,
             ended_at=row.concluded_at,
-            reason=None if row.result is None else load_any(row.result).get("reason"),
+            reason=None if row.result is None else codec.load_any(row.result).get("reason"),
         )
         for row in rows
     )
 
 
-def all_holds(connection: sa.Connection) -> tuple[Hold, ...]:
+def all_holds(connection: sa.Connection) -> tuple[api.Hold, ...]:
     rows = connection.execute(sa.select(holds).order_by(holds.c.at, holds.c.id))
-    return tuple(Hold(row.id, row.reason, row.by, row.at) for row in rows)
+    return tuple(api.Hold(row.id, row.reason, row.by, row.at) for row in rows)
 
 
-def put_hold(connection: sa.Connection, hold: Hold) -> None:
+def put_hold(connection: sa.Connection, hold: api.Hold) -> None:
     values = {"id": hold.id, "reason": hold.reason, "by": hold.by, "at": hold.at}
     _put(connection, holds, values, ["id"])
 
@@ -283,7 +266,7 @@ def remember(connection: sa.Connection, name: str, value: Any, now: float) -> No
     if value is None:
         connection.execute(sa.delete(kept).where(kept.c.name == name))
         return
-    values = {"name": name, "value": to_text(value), "at": now}
+    values = {"name": name, "value": codec.to_text(value), "at": now}
     _put(connection, kept, values, ["name"])
 
 
@@ -293,7 +276,8 @@ def put_events(connection: sa.Connection, rows: Sequence[LoggedEvent]) -> None:
         # Only our own column names and question marks are formatted in.
         statement = f"INSERT INTO logged ({','.join(COLUMNS)}) VALUES ({marks})"  # noqa: S608
         values = [
-            (*(getattr(one, name) for name in COLUMNS[:-1]), to_text(one.more)) for one in rows
+            (*(getattr(one, name) for name in COLUMNS[:-1]), codec.to_text(one.more))
+            for one in rows
         ]
         connection.exec_driver_sql(statement, values)
 

@@ -14,14 +14,7 @@ from typing import Any
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import StoreTime
-from nodemanager.core.observe.facts import (
-    CloudSeen,
-    DemandSeen,
-    Fact,
-    RecordsSeen,
-    SchedulerSeen,
-    SettingsTaken,
-)
+from nodemanager.core.observe import facts
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.replay.fold import Start, settings_after
 from nodemanager.errors import JournalError
@@ -61,7 +54,7 @@ class Decided:
     aborted: Reason | None = None
 
 
-JournalEntry = Start | Fact | Decided
+JournalEntry = Start | facts.Fact | Decided
 
 
 def read(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Iterator[JournalEntry]:
@@ -144,10 +137,10 @@ def _settings_and_polls(rows: list[tuple[str, bytes]]) -> tuple[Settings, list[f
             settings = decode_start(data).settings
             continue
         for name, fact in data["facts"]:
-            if name == CloudSeen.__name__:
+            if name == facts.CloudSeen.__name__:
                 polls.append(fact[0]["at"][0])
-            elif name == SettingsTaken.__name__:
-                settings = decoded(SettingsTaken, fact).settings
+            elif name == facts.SettingsTaken.__name__:
+                settings = decoded(facts.SettingsTaken, fact).settings
     if settings is None:
         raise ValueError("a segment without its start")
     return settings, polls
@@ -190,17 +183,17 @@ def _decided(data: Any, verdicts: bytes | None, base: Base, settings: Settings) 
 _REASONS = {reason.value: reason for reason in Reason}
 
 
-def _fact(name: str, data: Any, base: Base) -> Fact:
-    if name == CloudSeen.__name__:
+def _fact(name: str, data: Any, base: Base) -> facts.Fact:
+    if name == facts.CloudSeen.__name__:
         listing, account = data
-        return CloudSeen(NODES.decode(base.nodes, listing), account)
-    if name == RecordsSeen.__name__:
+        return facts.CloudSeen(NODES.decode(base.nodes, listing), account)
+    if name == facts.RecordsSeen.__name__:
         listing, store_id, stamp, slots, answered_at = data
         records = RECORDS.decode(base.records, listing)
-        return RecordsSeen(records, store_id, StoreTime(*stamp), slots, answered_at)
+        return facts.RecordsSeen(records, store_id, StoreTime(*stamp), slots, answered_at)
     if name in QUEUED and "jobs" not in data:
         jobs = base.snapshot.demand or ()
-        seen: DemandSeen | SchedulerSeen = decoded(FACTS[name], {**data, "jobs": []})
+        seen: facts.DemandSeen | facts.SchedulerSeen = decoded(FACTS[name], {**data, "jobs": []})
         return replace(seen, jobs=jobs)
-    fact: Fact = decoded(FACTS[name], data)
+    fact: facts.Fact = decoded(FACTS[name], data)
     return fact

@@ -18,18 +18,8 @@ from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import FreedLife, Record, life_key
+from nodemanager.core.observe import facts
 from nodemanager.core.observe import history as histories
-from nodemanager.core.observe.facts import (
-    BreakerSet,
-    CloudSeen,
-    DestroySent,
-    Fact,
-    LatePinged,
-    LivesFreed,
-    NodesExplained,
-    RecordsSeen,
-    SettingsTaken,
-)
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan, plan
@@ -78,10 +68,10 @@ class ScenarioState:
                     self.records = {one.uuid: one for one in listing.items}
             case Decided():
                 self._decided(entry)
-            case RecordsSeen():
+            case facts.RecordsSeen():
                 if entry.listing.complete:
                     self._listed({one.uuid: one for one in entry.listing.items})
-            case BreakerSet():
+            case facts.BreakerSet():
                 self.breaker = entry.breaker
             case _:
                 pass
@@ -213,48 +203,52 @@ class Scenario:
             self._state = entry.state
         self._now = entry.at
 
-    def fact(self, fact: Fact, course: ScenarioState) -> None:
+    def fact(self, fact: facts.Fact, course: ScenarioState) -> None:
         assert self._settings is not None
-        if isinstance(fact, DestroySent) and fact.node_id in self._world.kept:
+        if isinstance(fact, facts.DestroySent) and fact.node_id in self._world.kept:
             # This scenario does not destroy it, so its absence would be a loss.
             return
         reported = self._state.breaker.reported.keys()
         before = self._state.breaker
-        if isinstance(fact, SettingsTaken):
+        if isinstance(fact, facts.SettingsTaken):
             self._settings = self._varied(fact.settings)
         fact = self._corrected(fact, course)
         self._state = after_fact(self._state, fact, self._settings)
         if self._state.breaker is not before:
             self._count_opening(before)
-            sign = Sign.PINGED if isinstance(fact, (LatePinged, RecordsSeen)) else Sign.LISTED
+            sign = (
+                Sign.PINGED
+                if isinstance(fact, (facts.LatePinged, facts.RecordsSeen))
+                else Sign.LISTED
+            )
             for key in self._state.breaker.reported.keys() - reported:
                 self._count_hit(key, course, sign)
 
-    def _corrected(self, fact: Fact, course: ScenarioState) -> Fact:
+    def _corrected(self, fact: facts.Fact, course: ScenarioState) -> facts.Fact:
         """The fact as it would have been in this scenario."""
         match fact:
-            case CloudSeen(listing=nodes):
+            case facts.CloudSeen(listing=nodes):
                 wall = course.wall(nodes.ended_at)
                 return replace(fact, listing=self._world.nodes(nodes, wall))
-            case RecordsSeen():
+            case facts.RecordsSeen():
                 listing = self._world.records(fact.listing)
                 self._ended(course, course.wall(listing.ended_at))
                 return replace(fact, listing=listing)
-            case LivesFreed():
+            case facts.LivesFreed():
                 lives = tuple(one for one in fact.lives if self._freed(one, fact.at, course))
                 return replace(fact, lives=lives)
-            case LatePinged():
+            case facts.LatePinged():
                 pings = tuple(
                     one
                     for one in fact.pings
                     if not self._heard(life_key(one.record, one.incarnation), one.at)
                 )
                 return replace(fact, pings=pings)
-            case NodesExplained():
+            case facts.NodesExplained():
                 ids = tuple(one for one in fact.node_ids if one not in self._world.kept)
                 self._done.not_destroyed_at += [fact.at] * (len(fact.node_ids) - len(ids))
                 return replace(fact, node_ids=ids)
-            case BreakerSet() if not self._is_recorded:
+            case facts.BreakerSet() if not self._is_recorded:
                 breaker = _as_set(self._state.breaker, course.breaker, fact)
                 return replace(fact, breaker=breaker)
             case _:
@@ -461,7 +455,7 @@ def _without(known: Mapping[str, Any], ids: Iterable[str]) -> dict[str, Any]:
     return {id: one for id, one in known.items() if id not in set(ids)}
 
 
-def _as_set(ours: Breaker, recorded: Breaker, fact: BreakerSet) -> Breaker:
+def _as_set(ours: Breaker, recorded: Breaker, fact: facts.BreakerSet) -> Breaker:
     """Our breaker after the recorded one was set: by a reset, or for a cause of SET_BY_OTHERS."""
     breaker = fact.breaker
     if breaker.looked_at > recorded.looked_at:
@@ -497,7 +491,7 @@ def drive(
     """
     started, passed = False, 0
     for entry in entries:
-        if isinstance(entry, BreakerSet):
+        if isinstance(entry, facts.BreakerSet):
             # Scenarios compare it with the recorded breaker as it was before.
             for scenario in scenarios:
                 scenario.fact(entry, course)

@@ -13,25 +13,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from nodemanager import errors
 from nodemanager.arvados_api.client import ApiClient, date_of, errors_of
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
-from nodemanager.errors import (
-    Conflict,
-    NoFreeSlot,
-    NoSuchRecord,
-    SlotTaken,
-    StoreError,
-    StoreRefused,
-    before_writing,
-)
 from nodemanager.lib.clock import Clock
-from nodemanager.records import wire
-from nodemanager.records.arvados_client import (
-    ArvadosClient,
-    Pages,
-    ask_for_administrator,
-    require_administrator,
-)
+from nodemanager.records import arvados_client, wire
 
 _JUDGED = (
     "slot_number",
@@ -87,7 +73,7 @@ class ArvadosRecordStore:
         self._known_administrator: str | None = None
         """The token that the server has called an administrator's."""
         api = ApiClient(base_url, token, timeout=timeout, insecure=insecure, ca_file=ca_file)
-        self._client = ArvadosClient(api)
+        self._client = arvados_client.ArvadosClient(api)
 
     def renew(self, token: str) -> None:
         """Send this token, of the same server, with every call that begins from now on."""
@@ -100,7 +86,9 @@ class ArvadosRecordStore:
         if isinstance(prefix, str) and _PREFIX.fullmatch(prefix):
             self._prefix = prefix
         elif not own:
-            raise StoreError("Arvados discovery: the document has no uuidPrefix to identify it by")
+            raise errors.StoreError(
+                "Arvados discovery: the document has no uuidPrefix to identify it by"
+            )
         return str(own) if own else f"arvados-{prefix}"
 
     def slots(self) -> int | None:
@@ -115,17 +103,17 @@ class ArvadosRecordStore:
         date = date_of(self._client.call("list", limit=0, count="none").date)
         after = self._clock.boottime()
         if date is None:
-            raise StoreError(
+            raise errors.StoreError(
                 "Arvados nodes.list: the answer has no Date header to read a clock from"
             )
         error_s = (after - before + _DATE_STEP_S) / 2
         return StoreTime(date + _DATE_STEP_S / 2, (before + after) / 2, error_s)
 
     def list_records(self) -> Listed[Record]:
-        token, pages = self._client.token, Pages(self._client)
+        token, pages = self._client.token, arvados_client.Pages(self._client)
         listed = wire.collect(_record, pages)
         if not listed.items or self._known_administrator != token:
-            ask_for_administrator(self._client)
+            arvados_client.ask_for_administrator(self._client)
             self._known_administrator = token
         problems = (*pages.problems, *listed.problems)
         return Listed(listed.items, listed.complete and not pages.problems, problems)
@@ -133,30 +121,30 @@ class ArvadosRecordStore:
     def read(self, uuid: str) -> Record | None:
         try:
             item = self._client.call("get", uuid=uuid).body
-        except NoSuchRecord:
+        except errors.NoSuchRecord:
             return None
-        require_administrator([item])
+        arvados_client.require_administrator([item])
         return _one(item, uuid)
 
     def create(self, claim: Claim) -> Record:
         """A new record with claim and slot, or the one that an earlier attempt did make."""
-        with before_writing():
+        with errors.before_writing():
             made = self._made_before(claim)
         if made is None:
             attributes = {"properties": wire.claimed({}, claim)}
             try:
                 answer = self._client.call("create", slot_asked=True, body={"node": attributes})
-            except NoFreeSlot:
+            except errors.NoFreeSlot:
                 # As in claim(), the server has made the record before it refused a slot.
                 self._unmake(claim)
                 raise
-            require_administrator([answer.body])
+            arvados_client.require_administrator([answer.body])
             made = _one(answer.body, None)
         elif made.slot_number is None:
             self._write(made.uuid, {"properties": made.properties}, slot_asked=True)
             made = self._read(made.uuid)
         if made.incarnation != claim.incarnation:
-            raise StoreError(f"record {made.uuid} was made without its claim")
+            raise errors.StoreError(f"record {made.uuid} was made without its claim")
         return made
 
     def claim(self, record: Record, claim: Claim) -> Record:
@@ -171,13 +159,13 @@ class ArvadosRecordStore:
             attributes["info"] = _without_secrets(now.info, wire.WORKER_STATE, wire.INSTANCE_ID)
         try:
             self._write(now.uuid, attributes, slot_asked=True)
-        except NoFreeSlot:
+        except errors.NoFreeSlot:
             # The server saves the fields before it looks for a slot, so undo that.
             self._write(now.uuid, {"properties": now.properties, "info": now.info})
             raise
         after = self._read(now.uuid)
         if after.claim != claim:
-            raise Conflict(f"record {now.uuid} bears another claim")
+            raise errors.Conflict(f"record {now.uuid} bears another claim")
         return after
 
     def clean(self, record: Record, reason: str) -> Record:
@@ -192,7 +180,7 @@ class ArvadosRecordStore:
         self._write(now.uuid, attributes)
         after = self._read(now.uuid)
         if after.holds_anything or _opens(now.ping_secret, after):
-            raise StoreError(f"record {now.uuid} was written to after it was freed")
+            raise errors.StoreError(f"record {now.uuid} was written to after it was freed")
         return after
 
     def fence(self, record: Record) -> Record:
@@ -205,7 +193,7 @@ class ArvadosRecordStore:
         self._write(now.uuid, {"info": info})
         after = self._read(now.uuid)
         if after.ping_secret is None or _opens(now.ping_secret, after):
-            raise StoreError(f"the fence of record {now.uuid} did not hold")
+            raise errors.StoreError(f"the fence of record {now.uuid} did not hold")
         return after
 
     def unfence(self, record: Record, ping_secret: str | None) -> Record | None:
@@ -214,24 +202,24 @@ class ArvadosRecordStore:
         `record` may be the fenced one or, when the fence's answer was lost, the one judged before.
         Raises Conflict where a clean or claim has made a new secret since.
         """
-        with before_writing():
+        with errors.before_writing():
             now = self._read(record.uuid)
         fenced = _text(now.info, wire.FENCED_SECRET)
         if fenced is None and (ping_secret is None or _opens(ping_secret, now)):
             return None
-        with before_writing():
+        with errors.before_writing():
             if fenced is None and not _opens(record.ping_secret, now):
-                raise Conflict(f"record {now.uuid} has no fence")
+                raise errors.Conflict(f"record {now.uuid} has no fence")
         info = _without_secrets(now.info)
         info[wire.PING_SECRET] = fenced or ping_secret
         self._write(now.uuid, {"info": info})
         after = self._read(now.uuid)
         if not _opens(info[wire.PING_SECRET], after):
-            raise StoreError(f"the fence of record {now.uuid} was not lifted")
+            raise errors.StoreError(f"the fence of record {now.uuid} was not lifted")
         return after
 
     def drain(self, record: Record, *, on: bool) -> Record:
-        raise StoreRefused("Arvados' answers to pings can't tell a node to drain")
+        raise errors.StoreRefused("Arvados' answers to pings can't tell a node to drain")
 
     def late_pings(self) -> tuple[LatePing, ...]:
         """Always empty: the server refuses a freed life's ping, which has an old secret, and
@@ -242,7 +230,7 @@ class ArvadosRecordStore:
         return ()
 
     def delete(self, record: Record) -> None:
-        raise StoreRefused(
+        raise errors.StoreRefused(
             "Arvados has no conditional delete, so a claim that came meanwhile could be deleted, "
             "too: records are pruned in a registry only (C12)"
         )
@@ -255,11 +243,11 @@ class ArvadosRecordStore:
         # A pre-image taken behind the fence of an earlier attempt has the fence's own secret.
         secret = _text(before.info, wire.FENCED_SECRET) or before.ping_secret
         if before.uuid != record.uuid or secret is None or before.problems:
-            raise StoreRefused(f"the pre-image of record {record.uuid} is incomplete")
+            raise errors.StoreRefused(f"the pre-image of record {record.uuid} is incomplete")
         now = self._unmoved(record)
         if now.holds_anything:
-            raise StoreRefused(f"record {now.uuid} holds something again")
-        with before_writing():
+            raise errors.StoreRefused(f"record {now.uuid} holds something again")
+        with errors.before_writing():
             self._refuse_taken(before)
         attributes = {
             "slot_number": before.slot_number,
@@ -273,19 +261,21 @@ class ArvadosRecordStore:
         self._write(now.uuid, attributes)
         after = self._read(now.uuid)
         if after.claim != before.claim or not _opens(secret, after):
-            raise StoreError(f"record {now.uuid} was written to after it was restored")
+            raise errors.StoreError(f"record {now.uuid} was written to after it was restored")
         return after
 
     def _refuse_taken(self, before: Record) -> None:
         if before.slot_number is None:
             return
-        pages = Pages(self._client)
+        pages = arvados_client.Pages(self._client)
         listed = wire.collect(_record, pages)
         for other in listed.items:
             if other.slot_number == before.slot_number and other.uuid != before.uuid:
-                raise SlotTaken(f"slot {before.slot_number} now belongs to record {other.uuid}")
+                raise errors.SlotTaken(
+                    f"slot {before.slot_number} now belongs to record {other.uuid}"
+                )
         if pages.problems or not listed.complete:
-            raise StoreError(f"can't tell whether slot {before.slot_number} is free")
+            raise errors.StoreError(f"can't tell whether slot {before.slot_number} is free")
 
     def ping_url(self, record: Record) -> str:
         return wire.ping_url(self._ping_base, record)
@@ -295,7 +285,7 @@ class ArvadosRecordStore:
         path = wire.ping_path(self._ping_base, wire.nobody(self._prefix))
         try:
             status, body = self._client.post(path, {"ping_secret": "probe"}, _PROBE_TIMEOUT_S)
-        except StoreError:
+        except errors.StoreError:
             return False
         return status == 404 and errors_of(body) is not None
 
@@ -309,16 +299,16 @@ class ArvadosRecordStore:
     def _read(self, uuid: str) -> Record:
         record = self.read(uuid)
         if record is None:
-            raise NoSuchRecord(f"no record {uuid}")
+            raise errors.NoSuchRecord(f"no record {uuid}")
         return record
 
     def _unmoved(self, record: Record) -> Record:
         """The current record if it still has `record.version`; else raises Conflict."""
-        with before_writing():
+        with errors.before_writing():
             now = self._read(record.uuid)
             if now.version != record.version:
                 what = f"at version {now.version}, not {record.version}"
-                raise Conflict(f"record {now.uuid} is {what}")
+                raise errors.Conflict(f"record {now.uuid} is {what}")
         return now
 
     def _made_before(self, claim: Claim) -> Record | None:
@@ -328,12 +318,12 @@ class ArvadosRecordStore:
         """
         since = claim.at - _CREATED_WITHIN_S
         filters: list[Any] = [["created_at", ">=", wire.stamp(since)]] if since > 0 else []
-        pages = Pages(self._client, tuple(filters))
+        pages = arvados_client.Pages(self._client, tuple(filters))
         listed = wire.collect(_record, pages)
         made = [item for item in listed.items if item.incarnation == claim.incarnation]
         if not made and (pages.problems or not listed.complete):
             why = (*pages.problems, *listed.problems)[0]
-            raise StoreError(f"can't tell whether the record was made before: {why}")
+            raise errors.StoreError(f"can't tell whether the record was made before: {why}")
         return min(made, key=lambda item: (item.first_ping_at is None, item.uuid), default=None)
 
     def _unmake(self, claim: Claim) -> None:
@@ -364,9 +354,9 @@ def _one(item: Mapping[str, Any], uuid: str | None) -> Record:
     try:
         record = _record(item)
     except wire.Unreadable as error:
-        raise StoreError(f"Arvados: the answer is no record: {error}") from error
+        raise errors.StoreError(f"Arvados: the answer is no record: {error}") from error
     if uuid is not None and record.uuid != uuid:
-        raise StoreError(f"Arvados: asked for {uuid}, it answered with {record.uuid}")
+        raise errors.StoreError(f"Arvados: asked for {uuid}, it answered with {record.uuid}")
     return record
 
 

@@ -13,16 +13,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from nodemanager import errors
 from nodemanager.core.model.scheduling import SEAT_SIZE, seat_of
 from nodemanager.core.model.world import Claim, Guarantee, LatePing, Listed, Record, StoreTime
-from nodemanager.errors import (
-    Conflict,
-    NoFreeSlot,
-    NoSuchRecord,
-    StoreError,
-    StoreRefused,
-    before_writing,
-)
 from nodemanager.lib.clock import Clock
 from nodemanager.records import freed, rows, seats
 from nodemanager.records.schema import nodes
@@ -92,13 +85,13 @@ class SlurmRecordStore:
         asked_at = self._clock.boottime()
         try:
             controller, found = self._slurm.controller(), self._slurm.all()
-        except StoreError as error:
+        except errors.StoreError as error:
             return self._listed_alone(error)
         with self._sql.db.writing(allots=True) as connection:
             seen = self._seen_at(connection, asked_at)
             known = _by_name(rows.all_to_write(connection), controller.cluster)
             if not known and not found:
-                raise StoreError("slurm.conf has no node with State=CLOUD")
+                raise errors.StoreError("slurm.conf has no node with State=CLOUD")
             self._add(
                 connection, [one for one in found if one.name not in known], known, controller
             )
@@ -107,7 +100,7 @@ class SlurmRecordStore:
         self._relayed_ns = seen.ns
         return listed
 
-    def _listed_alone(self, error: StoreError) -> Listed[Record]:
+    def _listed_alone(self, error: errors.StoreError) -> Listed[Record]:
         listed = self._sql.list_records()
         if not listed.items:
             raise error
@@ -122,7 +115,7 @@ class SlurmRecordStore:
         asked_at = self._clock.boottime()
         try:
             node = self._slurm.one(_seat(record))
-        except StoreError:
+        except errors.StoreError:
             return record
         with self._sql.db.writing() as connection:
             row = rows.find(connection, uuid, to_write=True)
@@ -136,7 +129,7 @@ class SlurmRecordStore:
 
     def create(self, claim: Claim) -> Record:
         """Claim a free seat of the claim's size: this store's records are made in slurm.conf."""
-        with before_writing():
+        with errors.before_writing():
             listed = sorted(self.list_records().items, key=_slot_of)
         for record in listed:
             if record.incarnation == claim.incarnation:
@@ -147,7 +140,7 @@ class SlurmRecordStore:
             fits = fits and record.pool in (None, claim.pool)
             if fits and not record.holds_anything and not record.problems:
                 return self.claim(record, claim)
-        raise NoFreeSlot(f"no CLOUD node of Slurm is free for size {claim.size}")
+        raise errors.NoFreeSlot(f"no CLOUD node of Slurm is free for size {claim.size}")
 
     def claim(self, record: Record, claim: Claim) -> Record:
         """As the registry's. A new life begins with what slurmctld knows of the seat right now.
@@ -156,40 +149,40 @@ class SlurmRecordStore:
         """
         if record.incarnation == claim.incarnation:
             return self._sql.claim(record, claim)
-        with before_writing():
+        with errors.before_writing():
             node = self._asked(record)
         with self._sql.db.writing(allots=True) as connection:
             row = rows.get_at(connection, record)
             if not record.holds_anything and not node.may_come:
-                raise Conflict(f"{node.name} is {'+'.join(sorted(node.words))} in Slurm")
+                raise errors.Conflict(f"{node.name} is {'+'.join(sorted(node.words))} in Slurm")
             known = seats.at_claim(row, node).info
             return rows.record_of(self._sql.claimed(connection, record, claim, known))
 
     def clean(self, record: Record, reason: str) -> Record:
         """As the registry's. Raises Conflict where a slurmd of this life has come meanwhile."""
         name = _seat(record)
-        with before_writing():
+        with errors.before_writing():
             node = None if record.claim is None else self._slurm.one(name)
         with self._sql.db.writing() as connection:
             row = rows.get_at(connection, record)
             if node is not None and seats.is_unheard(row, node, self._relayed_ns):
-                raise Conflict(f"a slurmd has registered as {node.name}")
+                raise errors.Conflict(f"a slurmd has registered as {node.name}")
             return rows.record_of(self._sql.cleaned(connection, record, reason))
 
     def restore(self, record: Record, before: Record) -> Record:
         return self._sql.restore(record, before)
 
     def delete(self, record: Record) -> None:
-        raise StoreRefused("the records of this store are the nodes of slurm.conf")
+        raise errors.StoreRefused("the records of this store are the nodes of slurm.conf")
 
     def fence(self, record: Record) -> Record:
-        raise StoreRefused("a store that compares and sets needs no fence")
+        raise errors.StoreRefused("a store that compares and sets needs no fence")
 
     def unfence(self, record: Record, ping_secret: str | None) -> Record | None:
-        raise StoreRefused("a store that compares and sets needs no fence")
+        raise errors.StoreRefused("a store that compares and sets needs no fence")
 
     def drain(self, record: Record, *, on: bool) -> Record:
-        raise StoreRefused("nodes of this store send no pings: the scheduler drains them")
+        raise errors.StoreRefused("nodes of this store send no pings: the scheduler drains them")
 
     def late_pings(self) -> tuple[LatePing, ...]:
         """The lives whose slurmd Slurm still heard after their clean."""
@@ -198,14 +191,14 @@ class SlurmRecordStore:
     def ping_url(self, record: Record) -> str:
         """What takes the ping URL's place in user data: the name that its slurmd must have."""
         if record.claim is None or record.hostname is None:
-            raise StoreRefused(f"record {record.uuid} is not claimed")
+            raise errors.StoreRefused(f"record {record.uuid} is not claimed")
         return record.hostname
 
     def probe(self) -> bool:
         """Whether slurmctld answers, and has run for long enough to know who lives (D8)."""
         try:
             return not self._slurm.controller().has_just_started
-        except StoreError:
+        except errors.StoreError:
             return False
 
     def close(self) -> None:
@@ -215,7 +208,7 @@ class SlurmRecordStore:
         name = _seat(record)
         node = self._slurm.one(name)
         if node is None:
-            raise StoreRefused(f"slurm.conf has no CLOUD node {name}")
+            raise errors.StoreRefused(f"slurm.conf has no CLOUD node {name}")
         return node
 
     def _seen_at(self, connection: sa.Connection, asked_at: float) -> _Seen:
@@ -276,13 +269,13 @@ def _by_name(found: Iterable[rows.Row], cluster: str) -> dict[str, rows.Row]:
     for row in found:
         own = seats.own_slot(row)
         if own is None:
-            raise StoreError(
+            raise errors.StoreError(
                 f"record {row['uuid']} is of no node of Slurm: give [Registry] database a database "
                 "of its own"
             )
         its = row["properties"].get(seats.SEAT_CLUSTER)
         if its != cluster:
-            raise StoreError(
+            raise errors.StoreError(
                 f"the database has the nodes of cluster {its}, slurmctld those of {cluster}: give "
                 "[Registry] database one of its own"
             )
@@ -298,7 +291,7 @@ def _slot_of(record: Record) -> int:
 def _seat(record: Record) -> str:
     name = seat_of(record)
     if name is None:
-        raise NoSuchRecord(f"record {record.uuid} is of no node of Slurm")
+        raise errors.NoSuchRecord(f"record {record.uuid} is of no node of Slurm")
     return name
 
 

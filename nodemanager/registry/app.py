@@ -21,16 +21,8 @@ import falcon.asgi
 import orjson
 from falcon.asgi import Request, Response
 
+from nodemanager import errors
 from nodemanager.core.model.reasons import Reason
-from nodemanager.errors import (
-    Conflict,
-    NoFreeSlot,
-    NoSuchRecord,
-    RemoteError,
-    StartError,
-    StoreError,
-    StoreRefused,
-)
 from nodemanager.httpserver.connections import limits_of
 from nodemanager.httpserver.refusals import Refusals
 from nodemanager.httpserver.server import AsgiApp, HttpServer
@@ -75,7 +67,7 @@ def build_app(
     app = falcon.asgi.App(middleware=middleware)
     app.set_error_serializer(_http_error)
     app.add_error_handler(Exception, partial(_unexpected, refusals))
-    app.add_error_handler(StoreError, partial(_store_error, refusals))
+    app.add_error_handler(errors.StoreError, partial(_store_error, refusals))
     about = _Discovery(store, nodes.workers, public_url)
     app.add_route("/discovery/v1/apis/arvados/v1/rest", about)
     app.add_route("/arvados/v1/nodes", _All(nodes))
@@ -104,7 +96,7 @@ class _Token:
     def renew(self, token: str) -> None:
         """Let in who has this token from now on. Raises StartError for one that can't be sent."""
         if not token or not token.isascii() or any(not 32 < ord(letter) < 127 for letter in token):
-            raise StartError("[Registry] token must be printable ASCII without spaces")
+            raise errors.StartError("[Registry] token must be printable ASCII without spaces")
         self._token = token.encode()
 
     async def process_resource(
@@ -231,7 +223,7 @@ class _Ping:
 
 def _readable(uuid: str) -> str:
     if not wire.UUID.fullmatch(uuid):
-        raise NoSuchRecord("no record of that uuid")
+        raise errors.NoSuchRecord("no record of that uuid")
     return uuid
 
 
@@ -265,7 +257,7 @@ def _http_error(req: Request, resp: Response, error: falcon.HTTPError) -> None:
 
 
 async def _store_error(
-    refusals: Refusals, req: Request, resp: Response, error: StoreError, _: dict[str, Any]
+    refusals: Refusals, req: Request, resp: Response, error: errors.StoreError, _: dict[str, Any]
 ) -> None:
     status = _status(error)
     if status != 503:
@@ -280,13 +272,13 @@ async def _store_error(
         log.warning("%s %s failed (%s), one of %d requests since the last such line: %s", *values)
 
 
-def _status(error: RemoteError) -> int:
+def _status(error: errors.RemoteError) -> int:
     match error:
-        case NoSuchRecord():
+        case errors.NoSuchRecord():
             return 404
         case WrongSecret():
             return 401
-        case StoreRefused() | Conflict() | NoFreeSlot():
+        case errors.StoreRefused() | errors.Conflict() | errors.NoFreeSlot():
             return 422
         case _:
             return 503
@@ -316,7 +308,9 @@ def registry_server(
     requests, together with the application's. Raises StartError.
     """
     if tls_cert is None and tls_key is not None:
-        raise StartError(f"tls_key is {tls_key}, but tls_cert is not set: give both or neither")
+        raise errors.StartError(
+            f"tls_key is {tls_key}, but tls_cert is not set: give both or neither"
+        )
     return HttpServer(
         app,
         host,

@@ -20,21 +20,7 @@ import falcon
 from falcon.asgi import Request, Response
 
 from nodemanager.core.judge.preconditions import standing_block
-from nodemanager.core.operate.backlog import (
-    ApplyBacklog,
-    BacklogView,
-    Candidate,
-    IndexedPlan,
-    Item,
-    ItemAction,
-    Order,
-    ShowBacklog,
-    Statuses,
-    StopBacklog,
-    adoptable,
-    proposal,
-    statuses,
-)
+from nodemanager.core.operate import backlog
 from nodemanager.lib.logline import Json, as_json, timestamp
 from nodemanager.lib.workers import Workers
 from nodemanager.web.commands import Commands, bad_request, body_of, text_of, user_named
@@ -57,10 +43,10 @@ class _Resource:
 
 @dataclass(frozen=True, slots=True)
 class _Shown(_Resource):
-    _json: Callable[[BacklogView, IndexedPlan], Json]
+    _json: Callable[[backlog.BacklogView, backlog.IndexedPlan], Json]
 
     async def on_get(self, request: Request, response: Response) -> None:
-        shown = await self._workers.run(self._daemon.ask, ShowBacklog)
+        shown = await self._workers.run(self._daemon.ask, backlog.ShowBacklog)
         if isinstance(shown, str):
             raise falcon.HTTPServiceUnavailable(title="no answer", description=shown)
         if shown.seen is None:
@@ -74,7 +60,7 @@ class _Apply(_Resource):
     async def on_post(self, request: Request, response: Response) -> None:
         order = _order(await body_of(request, {"by", "pool", "store", "account", "items"}))
         order = replace(order, by=user_named(request, order.by))
-        found = await self._workers.run(self._daemon.order, partial(ApplyBacklog, order))
+        found = await self._workers.run(self._daemon.order, partial(backlog.ApplyBacklog, order))
         if isinstance(found, str):
             raise falcon.HTTPConflict(title="not applied", description=found)
         _send(response, {"items": _items_json(found)})
@@ -84,18 +70,18 @@ class _Stop(_Resource):
     async def on_post(self, request: Request, response: Response) -> None:
         given = await request.get_media(default_when_empty={})
         by = text_of(given, "by") if isinstance(given, dict) else ""
-        stop = partial(StopBacklog, user_named(request, by))
+        stop = partial(backlog.StopBacklog, user_named(request, by))
         count = await self._workers.run(self._daemon.order, stop)
         if isinstance(count, str):
             raise falcon.HTTPServiceUnavailable(title="no answer", description=count)
         _send(response, {"stopped": count})
 
 
-def _order(given: Mapping[str, Any]) -> Order:
+def _order(given: Mapping[str, Any]) -> backlog.Order:
     items = given.get("items")
     if not isinstance(items, list) or not 0 < len(items) <= MOST_ITEMS:
         raise bad_request(f"items must be a list of 1 to {MOST_ITEMS} items")
-    return Order(
+    return backlog.Order(
         by=text_of(given, "by"),
         pool=text_of(given, "pool"),
         store=text_of(given, "store"),
@@ -104,14 +90,17 @@ def _order(given: Mapping[str, Any]) -> Order:
     )
 
 
-def _item(given: Any) -> Item:
+def _item(given: Any) -> backlog.Item:
     if not isinstance(given, dict) or given.keys() - {"deed", "id", "version", "record"}:
         raise bad_request("an item must have deed, id and version, and may have a record")
     deed = text_of(given, "deed")
-    if deed not in [one.value for one in ItemAction]:
+    if deed not in [one.value for one in backlog.ItemAction]:
         raise bad_request(f"there is no action {deed!r}")
-    item = Item(
-        ItemAction(deed), text_of(given, "id"), text_of(given, "version"), text_of(given, "record")
+    item = backlog.Item(
+        backlog.ItemAction(deed),
+        text_of(given, "id"),
+        text_of(given, "version"),
+        text_of(given, "record"),
     )
     if not item.id or not item.version:
         raise bad_request("an item must have deed, id and version")
@@ -123,7 +112,7 @@ def _send(response: Response, what: Mapping[str, object]) -> None:
     response.text = as_json(what)
 
 
-def _items_json(found: Statuses) -> list[Json]:
+def _items_json(found: backlog.Statuses) -> list[Json]:
     return [
         {
             "deed": item.action,
@@ -137,17 +126,17 @@ def _items_json(found: Statuses) -> list[Json]:
     ]
 
 
-def _marks_json(shown: BacklogView, seen: IndexedPlan) -> Json:
+def _marks_json(shown: backlog.BacklogView, seen: backlog.IndexedPlan) -> Json:
     block = standing_block(seen.snapshot, shown.settings)
     items = (one.item for one in shown.marks.values())
     return {
-        "items": _items_json(statuses(items, seen, shown.settings)),
+        "items": _items_json(backlog.statuses(items, seen, shown.settings)),
         "waits_for": None if block is None else block.reason,
     }
 
 
-def _plan_json(shown: BacklogView, seen: IndexedPlan) -> Json:
-    made, settings = proposal(seen), shown.settings
+def _plan_json(shown: backlog.BacklogView, seen: backlog.IndexedPlan) -> Json:
+    made, settings = backlog.proposal(seen), shown.settings
     return {
         "pool": settings.pool,
         "made_at": timestamp(seen.snapshot.wall),
@@ -165,11 +154,13 @@ def _plan_json(shown: BacklogView, seen: IndexedPlan) -> Json:
         },
         "records": len(seen.records),
         "freeing": made.freeing,
-        "items": [_candidate_json(one) for one in (*made.candidates, *adoptable(seen, settings))],
+        "items": [
+            _candidate_json(one) for one in (*made.candidates, *backlog.adoptable(seen, settings))
+        ],
     }
 
 
-def _candidate_json(one: Candidate) -> Json:
+def _candidate_json(one: backlog.Candidate) -> Json:
     beside = {name: getattr(one, name) for name in _BESIDE}
     stamps = {name: at and timestamp(at) for name, at in beside.items() if name in _STAMPS}
     measures = dict(one.status.measures)
@@ -187,5 +178,5 @@ def _candidate_json(one: Candidate) -> Json:
     }
 
 
-_BESIDE = tuple(one.name for one in fields(Candidate) if one.name not in ("item", "status"))
+_BESIDE = tuple(one.name for one in fields(backlog.Candidate) if one.name not in ("item", "status"))
 _STAMPS = ("last_sign_at", "created_at")

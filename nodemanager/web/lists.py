@@ -27,20 +27,10 @@ from urllib.parse import parse_qsl
 import falcon
 from falcon.asgi import Request
 
-from nodemanager.core.explain import inventory
+from nodemanager.core.explain import inventory, lists
 from nodemanager.core.explain.events import QUIET
 from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.jobs import jobs
-from nodemanager.core.explain.lists import (
-    DECISIONS,
-    GROUPS,
-    JOBS,
-    NODES,
-    ORDERS,
-    SLOTS,
-    ListKind,
-    UnknownColumnError,
-)
 from nodemanager.core.explain.why import Blocker, SizeWhy, why
 from nodemanager.core.judge.preconditions import stale_poll
 from nodemanager.core.operate.naming import UnknownIdError
@@ -118,7 +108,7 @@ def number_of(text: str | None) -> int | None:
 class ListAnswer(NamedTuple):
     """A list: what it is, and its whole answer before the query chooses rows."""
 
-    kind: ListKind
+    kind: lists.ListKind
     answer: Callable[[ListRequest], Json]
 
     def asked(self, decision: DecisionView, journal: Path | None, request: Request) -> Json:
@@ -134,7 +124,7 @@ class ListAnswer(NamedTuple):
         shown = self.answer(asked)
         try:
             rows = self.kind.chosen(shown[self.kind.key], asked.query)
-        except UnknownColumnError as error:
+        except lists.UnknownColumnError as error:
             raise falcon.HTTPBadRequest(title="no such column", description=str(error)) from error
         return {**shown, self.kind.key: rows}
 
@@ -192,7 +182,7 @@ def decisions(asked: ListRequest) -> Json:
         about=query.get("q", "").strip() or None,
         before=number_of(query.get("before")),
         **{key: asked.time(key) for key in TIMES},
-        **{key: query.get(key) or None for key in DECISIONS.filters},
+        **{key: query.get(key) or None for key in lists.DECISIONS.filters},
     )
     older = found[-1][0] if len(found) == MOST_DECISIONS else None
     rows = [decision_row(number, one) for number, one in found]
@@ -254,12 +244,12 @@ def _listed(asked: ListRequest) -> Json:
 
 
 LISTS: Mapping[str, ListAnswer] = {
-    "nodes": ListAnswer(NODES, nodes),
-    "slots": ListAnswer(SLOTS, slots),
-    "jobs": ListAnswer(JOBS, waiting),
-    "orders": ListAnswer(ORDERS, orders),
-    "events": ListAnswer(GROUPS, groups),
-    "decisions": ListAnswer(DECISIONS, decisions),
+    "nodes": ListAnswer(lists.NODES, nodes),
+    "slots": ListAnswer(lists.SLOTS, slots),
+    "jobs": ListAnswer(lists.JOBS, waiting),
+    "orders": ListAnswer(lists.ORDERS, orders),
+    "events": ListAnswer(lists.GROUPS, groups),
+    "decisions": ListAnswer(lists.DECISIONS, decisions),
 }
 
 

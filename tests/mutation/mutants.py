@@ -371,7 +371,7 @@ MUTANTS = (
         "D6",
         "the quota of one family stops every size",
         "core/plan/availability.py",
-        "    if isinstance(error, FamilyQuotaExceeded | SpotQuotaExceeded):\n",
+        "    if isinstance(error, errors.FamilyQuotaExceeded | errors.SpotQuotaExceeded):\n",
         "    if False:\n",
         "tests/core/plan/test_demand.py::"
         "test_a_quota_rests_those_whom_it_concerns_and_an_ordinary_job_boots_d6",
@@ -1408,8 +1408,8 @@ MUTANTS = (
         "U6",
         "an internal error of the cloud is a definite no",
         "cloud/ec2/errors.py",
-        "        (UNDECIDED, CloudError),\n",
-        "        (UNDECIDED, QuotaExceeded),\n",
+        "        (UNDECIDED, errors.CloudError),\n",
+        "        (UNDECIDED, errors.QuotaExceeded),\n",
         "tests/cloud/ec2/test_errors.py::test_a_code_that_decides_nothing_is_not_definite",
     ),
     TextMutant(

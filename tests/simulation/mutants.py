@@ -1717,7 +1717,7 @@ MUTANTS: tuple[Mutant, ...] = (
             instead(errands._gone_nodes, "not is_left(node)", "False"),
             instead(
                 SchedulerActor._run,
-                "any(one.name == name and is_left(one) for one in listed.items)",
+                "any(one.name == name and errands.is_left(one) for one in listed.items)",
                 "True",
             ),
         ),

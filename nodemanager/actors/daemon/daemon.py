@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nodemanager.actors import messages
 from nodemanager.actors.base import OnDeath, RoleActor, Timer, tell
 from nodemanager.actors.daemon.backlog_marks import BacklogMarks
 from nodemanager.actors.daemon.command_answers import OperatorMarks
@@ -25,39 +26,12 @@ from nodemanager.actors.daemon.operators import CommandHandler
 from nodemanager.actors.daemon.recovery import Recovery
 from nodemanager.actors.daemon.runner import Runner
 from nodemanager.actors.daemon.workflow_shell import WorkflowShell
-from nodemanager.actors.messages import (
-    ApplySettings,
-    Begin,
-    CallsResume,
-    CarriedOut,
-    CloudListed,
-    CloudOffered,
-    Decide,
-    LeftoverReleased,
-    LeftoversFound,
-    Ordered,
-    Poll,
-    PollFailed,
-    PollNow,
-    PowerAsked,
-    RecordsListed,
-    Stop,
-    TendLeftovers,
-    WaitOver,
-)
 from nodemanager.actors.workers.worker_pool import WorkerPool
 from nodemanager.core.execute.flights import WORKFLOWS
 from nodemanager.core.execute.news import ErrandRun
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.observe.facts import (
-    CloudPollBegun,
-    DemandSeen,
-    NodesAnswered,
-    SchedulerSeen,
-    SettingsTaken,
-    TagsAnswered,
-)
+from nodemanager.core.observe import facts
 from nodemanager.core.operate.backlog import ApplyBacklog, ShowBacklog, StopBacklog
 from nodemanager.core.replay.fold import Start
 from nodemanager.lib.clock import Clock
@@ -128,38 +102,38 @@ class NodeManagerDaemonActor(RoleActor):
 
     def _routes_to(self, parts: Parts) -> Mapping[type, Callable[[Any], None]]:
         return {
-            Begin: self._begin,
-            ApplySettings: self._apply_settings,
-            CloudPollBegun: self._context.fold,
-            CloudListed: parts.observations.cloud_listed,
-            CloudOffered: parts.observations.cloud_offered,
-            RecordsListed: parts.observations.records_listed,
-            DemandSeen: parts.observations.demand_seen,
-            SchedulerSeen: parts.observations.scheduler_seen,
+            messages.Begin: self._begin,
+            messages.ApplySettings: self._apply_settings,
+            facts.CloudPollBegun: self._context.fold,
+            messages.CloudListed: parts.observations.cloud_listed,
+            messages.CloudOffered: parts.observations.cloud_offered,
+            messages.RecordsListed: parts.observations.records_listed,
+            facts.DemandSeen: parts.observations.demand_seen,
+            facts.SchedulerSeen: parts.observations.scheduler_seen,
             ErrandRun: parts.observations.errand_run,
-            PollFailed: parts.observations.poll_failed,
-            NodesAnswered: parts.false_cleans.answered,
-            TagsAnswered: parts.observations.tags_answered,
-            Decide: parts.decisions.decide,
-            CallsResume: self._context.calls_resume,
-            CarriedOut: self._carried_out,
-            WaitOver: self._wait_over,
-            TendLeftovers: parts.releases.due,
-            LeftoversFound: parts.releases.found,
-            LeftoverReleased: parts.releases.released,
+            messages.PollFailed: parts.observations.poll_failed,
+            facts.NodesAnswered: parts.false_cleans.answered,
+            facts.TagsAnswered: parts.observations.tags_answered,
+            messages.Decide: parts.decisions.decide,
+            messages.CallsResume: self._context.calls_resume,
+            messages.CarriedOut: self._carried_out,
+            messages.WaitOver: self._wait_over,
+            messages.TendLeftovers: parts.releases.due,
+            messages.LeftoversFound: parts.releases.found,
+            messages.LeftoverReleased: parts.releases.released,
             ShowBacklog: parts.backlog.show,
             ApplyBacklog: parts.backlog.apply,
             StopBacklog: parts.backlog.stop,
-            Ordered: parts.operators.order,
-            PowerAsked: self._power_asked,
-            Stop: parts.endings.stop,
+            messages.Ordered: parts.operators.order,
+            messages.PowerAsked: self._power_asked,
+            messages.Stop: parts.endings.stop,
         }
 
     def handler_of(self, message: Any) -> Callable[[Any], Any]:
         """The part's method that handles messages of this type."""
         return self._routes[type(message)]
 
-    def _begin(self, message: Begin) -> None:
+    def _begin(self, message: messages.Begin) -> None:
         context, team = self._context, message.team
         context.team = team
         context.setups = WorkerPool(team.setups, context.may_run)
@@ -178,27 +152,27 @@ class NodeManagerDaemonActor(RoleActor):
         )
         for poller in (team.record_list, team.cloud_list, team.demand):
             if poller is not None:
-                tell(poller, Poll())
+                tell(poller, messages.Poll())
 
-    def _apply_settings(self, message: ApplySettings) -> None:
+    def _apply_settings(self, message: messages.ApplySettings) -> None:
         context = self._context
         context.settings = context.event_log.settings = message.settings
-        context.fold(SettingsTaken(message.settings, context.now))
+        context.fold(facts.SettingsTaken(message.settings, context.now))
         context.decide_soon()
         context.show_orders()
 
-    def _power_asked(self, message: PowerAsked) -> None:
+    def _power_asked(self, message: messages.PowerAsked) -> None:
         """What is asked for is in the nodes' states: have the scheduler say it now."""
         context = self._context
         context.log.event(
             Event.SCHEDULER_POWER, action=message.direction, host=message.nodes, by=message.by
         )
         if context.team is not None and context.team.demand is not None:
-            tell(context.team.demand, PollNow())
+            tell(context.team.demand, messages.PollNow())
 
-    def _carried_out(self, message: CarriedOut) -> None:
+    def _carried_out(self, message: messages.CarriedOut) -> None:
         self._context.runner.carried_out(message, self._context.now)
 
-    def _wait_over(self, message: WaitOver) -> None:
+    def _wait_over(self, message: messages.WaitOver) -> None:
         if self._context.stopping is None:
             self._context.runner.wait_over(message, self._context.now)

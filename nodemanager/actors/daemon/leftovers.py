@@ -6,14 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nodemanager.actors import messages
 from nodemanager.actors.daemon.context import Context
-from nodemanager.actors.messages import (
-    FindLeftovers,
-    LeftoverReleased,
-    LeftoversFound,
-    ReleaseLeftover,
-    TendLeftovers,
-)
 from nodemanager.core.execute.news import LeftoversSearched
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Leftover, Outcome
@@ -186,7 +180,7 @@ class LeftoverReleases:
     _tend_at: float | None = None
     _deferred_for: Reason | None = None
 
-    def due(self, message: TendLeftovers) -> None:
+    def due(self, message: messages.TendLeftovers) -> None:
         """Take the timer's reminder, unless a newer one was scheduled."""
         if message.at == self._tend_at:
             self._tend_at = None
@@ -198,7 +192,7 @@ class LeftoverReleases:
             return
         now = self._context.now
         if self._time_to_find(now):
-            self._give(FindLeftovers())
+            self._give(messages.FindLeftovers())
             return
         turn = self._next_release(now)
         while turn.entry is not None and not self._context.applies:
@@ -207,7 +201,7 @@ class LeftoverReleases:
         self._tell_deferred(turn, now)
         if turn.entry is None:
             self._tend_later(now, is_blocked=turn.block is not None)
-        elif self._give(ReleaseLeftover(turn.entry.leftover)):
+        elif self._give(messages.ReleaseLeftover(turn.entry.leftover)):
             self.book.about_to_release(turn.entry)
 
     def _next_release(self, now: float) -> Turn:
@@ -218,7 +212,7 @@ class LeftoverReleases:
             self.book.lives(node_id)
         return leftovers.next_release(self.book.ledger, snapshot, self._context.settings)
 
-    def _give(self, order: FindLeftovers | ReleaseLeftover) -> bool:
+    def _give(self, order: messages.FindLeftovers | messages.ReleaseLeftover) -> bool:
         if not self._context.shutdowns.has_room:
             self._tend_after(ROOM_AGAIN_S)
             return False
@@ -235,7 +229,7 @@ class LeftoverReleases:
             and self._context.journal_writer.problem is None
         )
 
-    def found(self, message: LeftoversFound) -> None:
+    def found(self, message: messages.LeftoversFound) -> None:
         """Take the result of a search."""
         self._context.shutdowns.done(LEFTOVERS)
         now = self._context.now
@@ -262,7 +256,7 @@ class LeftoverReleases:
         self.tend()
         self._settled()
 
-    def released(self, message: LeftoverReleased) -> None:
+    def released(self, message: messages.LeftoverReleased) -> None:
         """Take the result of a release."""
         self._context.shutdowns.done(LEFTOVERS)
         if isinstance(message.error, Throttled):
@@ -305,4 +299,4 @@ class LeftoverReleases:
         if self._tend_at is not None and now < self._tend_at <= at:
             return
         self._tend_at = at
-        self._context.remind(seconds, TendLeftovers(at))
+        self._context.remind(seconds, messages.TendLeftovers(at))

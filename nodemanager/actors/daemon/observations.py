@@ -5,31 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from nodemanager.actors import messages
 from nodemanager.actors.base import tell
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.daemon.endings import Endings
 from nodemanager.actors.daemon.identities import Identities
 from nodemanager.actors.daemon.invariants import FalseCleans, Invariants
-from nodemanager.actors.messages import (
-    AskAccount,
-    CloudJudged,
-    CloudListed,
-    CloudOffered,
-    PollFailed,
-    RecordsListed,
-)
 from nodemanager.core.execute.news import ErrandRun, StoreListed
 from nodemanager.core.model.world import CloudNode, CloudState, Listing, Record
+from nodemanager.core.observe import facts
 from nodemanager.core.observe.clocks import Clocks, MeasuredClock, contradicted
-from nodemanager.core.observe.facts import (
-    CloudSeen,
-    DemandSeen,
-    ImageFound,
-    PollMissed,
-    RecordsSeen,
-    SchedulerSeen,
-    TagsAnswered,
-)
 from nodemanager.core.observe.history import History, store_clock_read
 from nodemanager.errors import Throttled
 
@@ -44,7 +29,7 @@ class Observations:
     _false_cleans: FalseCleans
     _endings: Endings
 
-    def cloud_listed(self, message: CloudListed) -> None:
+    def cloud_listed(self, message: messages.CloudListed) -> None:
         """Take in a cloud listing, complete or not."""
         context, listing = self._context, message.listing
         if message.unverified is not None:
@@ -53,8 +38,8 @@ class Observations:
             self._identities.saw_account(message.account)
             if context.state.identity.account_in_question:
                 # So that the next poll notices when it is put right.
-                tell(context.team.cloud_list, AskAccount())
-        fact = CloudSeen(listing, message.account)
+                tell(context.team.cloud_list, messages.AskAccount())
+        fact = facts.CloudSeen(listing, message.account)
         context.journal_writer.note(fact)
         took_s = listing.ended_at - listing.started_at
         context.event_log.listed("cloud", _there(listing.items), took_s, listing.complete)
@@ -63,21 +48,21 @@ class Observations:
         context.take(fact)
         context.event_log.image_found(message.image_error)
         if message.image != context.history.image:
-            context.fold(ImageFound(message.image, context.now))
+            context.fold(facts.ImageFound(message.image, context.now))
         context.decide_soon()
 
-    def cloud_offered(self, message: CloudOffered) -> None:
+    def cloud_offered(self, message: messages.CloudOffered) -> None:
         """Say whether the credentials of a changed file are to be used (L5)."""
         is_ours = self._identities.offered_account(message.account, message.error)
         if is_ours is not None:
-            tell(self._context.team.cloud_list, CloudJudged(message.cloud, is_ours))
+            tell(self._context.team.cloud_list, messages.CloudJudged(message.cloud, is_ours))
 
-    def records_listed(self, message: RecordsListed) -> None:
+    def records_listed(self, message: messages.RecordsListed) -> None:
         """Take in a record listing, complete or not, and the late pings that the store has."""
         context, listing = self._context, message.listing
         self._identities.saw_store(message.store_id, message.store_time.beats)
         self._false_cleans.late_pings(message.late)
-        fact = RecordsSeen(
+        fact = facts.RecordsSeen(
             listing, message.store_id, message.store_time, message.slots, message.answered_at
         )
         context.journal_writer.note(fact)
@@ -111,7 +96,7 @@ class Observations:
             shown = contradicted(listing)
         self._context.event_log.clock_doubted(shown)
 
-    def demand_seen(self, fact: DemandSeen) -> None:
+    def demand_seen(self, fact: facts.DemandSeen) -> None:
         """Take in the wishlist."""
         context = self._context
         context.fold(fact)
@@ -119,7 +104,7 @@ class Observations:
         context.event_log.listed("demand", len(fact.jobs), took_s, True)
         context.decide_soon()
 
-    def scheduler_seen(self, fact: SchedulerSeen) -> None:
+    def scheduler_seen(self, fact: facts.SchedulerSeen) -> None:
         """Take in a scheduler's queue, and a listing of its nodes, complete or not."""
         context, listing = self._context, fact.listing
         asked_s = listing.started_at - fact.asked_at
@@ -136,20 +121,22 @@ class Observations:
         if not message.is_moot:
             self._context.event_log.errand(message.errand, message.error, message.plan_id)
 
-    def poll_failed(self, message: PollFailed) -> None:
+    def poll_failed(self, message: messages.PollFailed) -> None:
         """Note a failed poll: it is no evidence (L1)."""
         context, error = self._context, message.error
         context.event_log.list_failed(message.source, error, message.retry_s, message.took_s)
         kind, text = type(error).__name__, str(error)
         context.fold(
-            PollMissed(message.source, kind, text, message.retry_s, message.took_s, context.now)
+            facts.PollMissed(
+                message.source, kind, text, message.retry_s, message.took_s, context.now
+            )
         )
         if isinstance(error, Throttled):
             context.throttled(error)
         self._endings.cannot_act()
         context.decide_soon()
 
-    def tags_answered(self, fact: TagsAnswered) -> None:
+    def tags_answered(self, fact: facts.TagsAnswered) -> None:
         """Take in the cloud's answers by tag, which count from now on."""
         self._context.fold(replace(fact, at=self._context.now))
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from nodemanager.actors.daemon.command_answers import (
-    Answered,
-    CommandAnswers,
-    Names,
-    OperatorMarks,
-    Questions,
-    reply_of,
-)
+from nodemanager.actors.daemon import command_answers
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.messages import Ordered
 from nodemanager.core.execute.news import HandCleans, LoopsReset
@@ -39,8 +32,8 @@ class Holds:
     """Takes `hold` and `release`; the journal keeps what is on hold."""
 
     _context: Context
-    _names: Names
-    _answers: CommandAnswers
+    _names: command_answers.Names
+    _answers: command_answers.CommandAnswers
 
     def hold(self, said: Ordered) -> Reply:
         """Hold the id: nothing automatic touches it until it is released."""
@@ -96,10 +89,10 @@ class DrainCommands:
     """Takes `drain`, `cordon`, `uncordon`, `kill` and `undrain`; the next plan judges them."""
 
     _context: Context
-    _marks: OperatorMarks
-    _names: Names
-    _answers: CommandAnswers
-    _questions: Questions
+    _marks: command_answers.OperatorMarks
+    _names: command_answers.Names
+    _answers: command_answers.CommandAnswers
+    _questions: command_answers.Questions
 
     def drain(self, said: Ordered) -> Reply | None:
         """Shut the node down once it is idle (O1), or, cordoned, keep it out of use (O5)."""
@@ -108,7 +101,9 @@ class DrainCommands:
         killed, earlier = marks.kills.get(node_id), marks.drains.get(node_id)
         if killed is not None and kept:
             text = f"{node_id} is to be killed: `nodemanager undrain {node_id}` first undoes that"
-            return replace(reply_of(Result.REFUSED, named, text), reason=Reason.KILLED)
+            return replace(
+                command_answers.reply_of(Result.REFUSED, named, text), reason=Reason.KILLED
+            )
         if killed is not None:
             text = f"{node_id} is to be killed"
             return self._answers.already(said.command, named, text=text, earlier=killed)
@@ -198,9 +193,9 @@ class PoolOrders:
     """Takes the orders that set or end a mark on the whole pool, and `breaker reset`."""
 
     _context: Context
-    _marks: OperatorMarks
-    _answers: CommandAnswers
-    _questions: Questions
+    _marks: command_answers.OperatorMarks
+    _answers: command_answers.CommandAnswers
+    _questions: command_answers.Questions
 
     def mark(self, said: Ordered) -> Reply:
         """Set the verb's mark, or take it off (O4, O6)."""
@@ -240,12 +235,12 @@ class PoolOrders:
 class CommandHandler:
     """Gives each command to what carries it out; `questions` has those that a plan judges."""
 
-    def __init__(self, context: Context, marks: OperatorMarks) -> None:
+    def __init__(self, context: Context, marks: command_answers.OperatorMarks) -> None:
         self._context = context
         self.marks = marks
-        self._answers = CommandAnswers(context)
-        self._names = Names(context, marks)
-        self.questions = Questions(context, marks, self._answers)
+        self._answers = command_answers.CommandAnswers(context)
+        self._names = command_answers.Names(context, marks)
+        self.questions = command_answers.Questions(context, marks, self._answers)
         holds = Holds(context, self._names, self._answers)
         drains = DrainCommands(context, marks, self._names, self._answers, self.questions)
         self._pool = PoolOrders(context, marks, self._answers, self.questions)
@@ -265,7 +260,7 @@ class CommandHandler:
         """Begin what the command's verb says, or answer why not."""
         try:
             reply = self._handled(said)
-        except Answered as early:
+        except command_answers.Answered as early:
             reply = early.reply
         if reply is not None:
             self._answers.give(said, reply)

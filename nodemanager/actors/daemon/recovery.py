@@ -21,14 +21,7 @@ from nodemanager.core.execute.expectations import expected_again, waiting_claims
 from nodemanager.core.execute.news import CreatesRead, Inherited
 from nodemanager.core.model.world import life_key
 from nodemanager.core.observe.facts import ClocksKept, DestroySent, HostnamesKept
-from nodemanager.journal.kept import (
-    BOOT_LOOPS,
-    BREAKER,
-    CLOCKS,
-    HOSTNAMES,
-    LATE_WRITES,
-    PLACE_RESTS,
-)
+from nodemanager.journal import kept
 
 
 @dataclass(eq=False)
@@ -54,20 +47,20 @@ class Recovery:
         if loaded is None:
             return
         context = self._context
-        breaker, clocks = loaded.of(BREAKER), loaded.of(CLOCKS)
+        breaker, clocks = loaded.of(kept.BREAKER), loaded.of(kept.CLOCKS)
         if breaker is not None:
             context.inherit_breaker(breaker)
         now = context.now
         if clocks is not None:
             context.fold(ClocksKept(clocks, now))
-        hostnames = loaded.of(HOSTNAMES)
+        hostnames = loaded.of(kept.HOSTNAMES)
         if hostnames:
             context.fold(HostnamesKept(hostnames, now))
         context.learn(
             Inherited(
-                loaded.of(BOOT_LOOPS),
-                loaded.of(PLACE_RESTS),
-                loaded.of(LATE_WRITES),
+                loaded.of(kept.BOOT_LOOPS),
+                loaded.of(kept.PLACE_RESTS),
+                loaded.of(kept.LATE_WRITES),
                 tuple(may_be_under_way(loaded.intents)),
                 self._late_destroys(loaded),
                 loaded.marks,

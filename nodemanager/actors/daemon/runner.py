@@ -15,14 +15,7 @@ from nodemanager.actors.daemon.intents import action_of, entry_of, fields_of, st
 from nodemanager.actors.messages import CarriedOut, CarryOut, WaitOver
 from nodemanager.actors.report.journal_writer import JournalWriter
 from nodemanager.actors.workers.worker_pool import WorkerPool
-from nodemanager.core.execute.effects import (
-    CloudWrite,
-    Effect,
-    StoreWrite,
-    Wait,
-    Write,
-    is_paced,
-)
+from nodemanager.core.execute import effects
 from nodemanager.core.execute.flights import Flights, LeftOpen, Stepped
 from nodemanager.core.execute.news import Learned
 from nodemanager.core.execute.workflow import (
@@ -68,7 +61,7 @@ class Shell(Protocol):
 
     def remind(self, seconds: float, message: WaitOver) -> None: ...
 
-    def wrote(self, effect: StoreWrite, answer: Any, error: RemoteError | None) -> None:
+    def wrote(self, effect: effects.StoreWrite, answer: Any, error: RemoteError | None) -> None:
         """Note how a write to the store ended: failures in a row open the breaker (B1)."""
 
     def throttled(self, error: RemoteError) -> None: ...
@@ -142,9 +135,9 @@ class Runner:
         result = message.error or message.answer
         if isinstance(result, Throttled):
             self._shell.throttled(result)
-        if isinstance(message.effect, CloudWrite) and not isinstance(result, RemoteError):
+        if isinstance(message.effect, effects.CloudWrite) and not isinstance(result, RemoteError):
             self._shell.cloud_worked()
-        if isinstance(message.effect, StoreWrite):
+        if isinstance(message.effect, effects.StoreWrite):
             self._shell.wrote(message.effect, message.answer, message.error)
         event: WorkflowEvent = Answered(message.effect, message.answer)
         if message.error is not None:
@@ -374,7 +367,7 @@ class Runner:
         opened, ended = [], []
         if after is not None and after.is_written:
             was_written = before is not None and before.state.is_written
-            writes = any(isinstance(effect, Write) for effect in step.effects)
+            writes = any(isinstance(effect, effects.Write) for effect in step.effects)
             if not was_written or writes or begun:
                 opened.append(entry_of(key, after, self._workflows[key.action]))
         elif before is not None and step.ended is not None:
@@ -405,12 +398,14 @@ class Runner:
             **fields_of(one),
         )
 
-    def _send(self, key: Key, running: Running, effect: Effect, at: WorkerPool | None) -> bool:
-        if isinstance(effect, Wait):
+    def _send(
+        self, key: Key, running: Running, effect: effects.Effect, at: WorkerPool | None
+    ) -> bool:
+        if isinstance(effect, effects.Wait):
             self._shell.remind(effect.seconds, WaitOver(key, running.serial))
             return False
         pool = self._shell.workers_for(key.action)
-        order, paced = CarryOut(key, running.serial, effect), is_paced(effect)
+        order, paced = CarryOut(key, running.serial, effect), effects.is_paced(effect)
         if pool is at:
             pool.go_on(key.id, order, paced=paced)
             return True

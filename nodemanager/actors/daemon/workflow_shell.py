@@ -13,20 +13,9 @@ from nodemanager.actors.daemon.leftovers import LeftoverReleases
 from nodemanager.actors.daemon.operators import CommandHandler
 from nodemanager.actors.messages import WaitOver
 from nodemanager.actors.workers.worker_pool import WorkerPool
+from nodemanager.core.execute import news
 from nodemanager.core.execute.effects import StoreWrite
 from nodemanager.core.execute.flights import Flights, LeftOpen, Stepped
-from nodemanager.core.execute.news import (
-    CloudWorked,
-    CreateRefused,
-    ItemEnded,
-    Learned,
-    NodeGone,
-    NotRestored,
-    PinsCalledOff,
-    PinsFailed,
-    Restored,
-    StoreAnswered,
-)
 from nodemanager.core.execute.state import wanted
 from nodemanager.core.execute.workflow import Action, End, FollowUp, Key, Seen
 from nodemanager.core.model.world import Leftover
@@ -84,45 +73,45 @@ class WorkflowShell:
         self._context.remind(seconds, message)
 
     def wrote(self, effect: StoreWrite, answer: Any, error: RemoteError | None) -> None:
-        self._context.learn(StoreAnswered(effect, answer, error))
+        self._context.learn(news.StoreAnswered(effect, answer, error))
 
     def throttled(self, error: RemoteError) -> None:
         self._context.throttled(error)
 
     def cloud_worked(self) -> None:
-        self._context.learn(CloudWorked())
+        self._context.learn(news.CloudWorked())
 
     def enter_pins(self, pins: tuple[Leftover, ...]) -> bool:
         return self._releases.book.enter(pins, self._context.now)
 
-    def learn(self, one: Learned | Stepped | LeftOpen) -> None:
+    def learn(self, one: news.Learned | Stepped | LeftOpen) -> None:
         context = self._context
         now = context.now
-        if isinstance(one, PinsFailed) and isinstance(one.error, Throttled):
+        if isinstance(one, news.PinsFailed) and isinstance(one.error, Throttled):
             context.throttled(one.error)
         context.learn(one)
         match one:
-            case NodeGone():
+            case news.NodeGone():
                 self._node_gone(one, now)
-            case CreateRefused():
+            case news.CreateRefused():
                 self._place_rests(one)
-            case PinsCalledOff(node_id):
+            case news.PinsCalledOff(node_id):
                 self._releases.book.called_off(node_id)
-            case Restored(record=uuid):
+            case news.Restored(record=uuid):
                 context.event_log.restored(uuid)
-            case NotRestored(verdict=verdict):
+            case news.NotRestored(verdict=verdict):
                 context.event_log.not_restored(verdict)
-            case ItemEnded(key=key, status=status):
+            case news.ItemEnded(key=key, status=status):
                 self._backlog.item_ended(key, status)
 
-    def _node_gone(self, gone: NodeGone, now: float) -> None:
+    def _node_gone(self, gone: news.NodeGone, now: float) -> None:
         """Note that a node that we destroyed is gone (D2-D4)."""
         context = self._context
         context.event_log.forget_node(gone.node_id)
         self._releases.tend()
         self._operators.marks.forget(frozenset({gone.node_id}))
 
-    def _place_rests(self, refused: CreateRefused) -> None:
+    def _place_rests(self, refused: news.CreateRefused) -> None:
         """Log the rest of a place that the refusal of a create has begun, if it has (D6)."""
         if isinstance(refused.error, PlaceFull):
             context, place = self._context, refused.error.place

@@ -10,60 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
+from nodemanager import errors
+from nodemanager.actors import messages
 from nodemanager.actors.base import RoleActor, TeamContext
-from nodemanager.actors.messages import (
-    AskAccount,
-    AskNodes,
-    AskTagged,
-    BackOff,
-    CloudJudged,
-    CloudListed,
-    CloudOffered,
-    Poll,
-    PollEvery,
-    PollFailed,
-    PollNow,
-    RecordsListed,
-    RunErrands,
-    TakeCloud,
-    TakeWishlist,
-)
 from nodemanager.actors.net import netted
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.execute.news import ErrandRun
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.world import CloudNode, Job, Listed, Listing, Record
-from nodemanager.core.observe.facts import (
-    CloudPollBegun,
-    DemandSeen,
-    NodesAnswered,
-    SchedulerSeen,
-    TagsAnswered,
-)
-from nodemanager.core.plan.errands import (
-    CancelJob,
-    DescribeNode,
-    Errand,
-    MarkGone,
-    ReturnNode,
-    SwitchOff,
-    SwitchOn,
-    TellJob,
-    is_left,
-    is_still_off,
-)
+from nodemanager.core.observe import facts
+from nodemanager.core.plan import errands
 from nodemanager.core.safety.rate_limits import capped_retry_after
-from nodemanager.errors import (
-    CloudError,
-    ForeignAnswer,
-    IncompleteListing,
-    MalformedId,
-    NodeManagerError,
-    RemoteError,
-    SchedulerError,
-    Throttled,
-    Unauthorized,
-)
 from nodemanager.schedulers.api import Scheduler
 
 T = TypeVar("T")
@@ -79,7 +36,7 @@ class PollingActor(RoleActor, ABC):
 
     source = ""
 
-    def __init__(self, context: TeamContext, every: PollEvery) -> None:
+    def __init__(self, context: TeamContext, every: messages.PollEvery) -> None:
         super().__init__(context.on_death)
         self._context = context
         self._every = every
@@ -92,7 +49,7 @@ class PollingActor(RoleActor, ABC):
     def poll(self) -> None:
         """Poll once and tell the daemon the result. Raises NodeManagerError if it failed."""
 
-    def on_Poll(self, message: Poll) -> None:
+    def on_Poll(self, message: messages.Poll) -> None:
         if message.number != self._number:
             return
         started_at = self._context.clock.boottime()
@@ -101,35 +58,35 @@ class PollingActor(RoleActor, ABC):
             return
         try:
             self.poll()
-        except NodeManagerError as error:
+        except errors.NodeManagerError as error:
             self._failed(error, started_at)
         else:
             self._failures = 0
             self._waits_since = started_at
             self._poll_later()
 
-    def on_PollEvery(self, message: PollEvery) -> None:
+    def on_PollEvery(self, message: messages.PollEvery) -> None:
         self._every = message
         if self._number:
             self._poll_later()
 
-    def on_PollNow(self, message: PollNow) -> None:
+    def on_PollNow(self, message: messages.PollNow) -> None:
         if self._number and not self._failures:
             self._poll_in(0.0)
 
-    def on_BackOff(self, message: BackOff) -> None:
+    def on_BackOff(self, message: messages.BackOff) -> None:
         self._not_before = max(self._not_before, message.until)
 
-    def _failed(self, error: NodeManagerError, started_at: float) -> None:
+    def _failed(self, error: errors.NodeManagerError, started_at: float) -> None:
         self._failures += 1
         now = self._waits_since = self._context.clock.boottime()
         wait_s = self._wait_s
-        asked_s = error.retry_after if isinstance(error, RemoteError) else None
+        asked_s = error.retry_after if isinstance(error, errors.RemoteError) else None
         capped_s = capped_retry_after(asked_s, self._every.max_retry_after)
         if capped_s is not None:
             self._not_before = max(self._not_before, now + capped_s)
             wait_s = max(wait_s, capped_s)
-        self._context.report(PollFailed(self.source, error, wait_s, now - started_at))
+        self._context.report(messages.PollFailed(self.source, error, wait_s, now - started_at))
         self._poll_in(wait_s)
 
     @property
@@ -146,7 +103,7 @@ class PollingActor(RoleActor, ABC):
 
     def _poll_in(self, seconds: float) -> None:
         self._number += 1
-        self._context.timer.after(seconds, self.actor_ref, Poll(self._number))
+        self._context.timer.after(seconds, self.actor_ref, messages.Poll(self._number))
 
 
 def _readable(listed: Listed[T], kind: type[T]) -> Listed[T]:
@@ -157,7 +114,7 @@ def _readable(listed: Listed[T], kind: type[T]) -> Listed[T]:
     """
     given: object = listed
     if not isinstance(given, Listed):
-        raise IncompleteListing(f"the list call answered with {type(given).__name__}")
+        raise errors.IncompleteListing(f"the list call answered with {type(given).__name__}")
     items = tuple(item for item in listed.items if isinstance(item, kind))
     if len(items) == len(listed.items):
         return listed
@@ -171,7 +128,7 @@ class CloudNodeListActor(PollingActor):
 
     source = "cloud"
 
-    def __init__(self, context: TeamContext, every: PollEvery) -> None:
+    def __init__(self, context: TeamContext, every: messages.PollEvery) -> None:
         super().__init__(context, every)
         self._account_at: float | None = None
         self._verified = False
@@ -184,18 +141,20 @@ class CloudNodeListActor(PollingActor):
         self._offer()
         account, unverified = self._look_at_account()
         self._unreported = account or self._unreported
-        self._context.report(CloudPollBegun(self._context.clock.boottime()))
+        self._context.report(facts.CloudPollBegun(self._context.clock.boottime()))
         started_at = self._context.clock.boottime()
         try:
             listed = _readable(self._context.cloud.list_nodes(), CloudNode)
-        except Unauthorized:
+        except errors.Unauthorized:
             # The next keys may be another account's.
             self._account_at = self._unreported = None
             raise
         ended_at = self._context.clock.boottime()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
         image, error = self._image()
-        self._context.report(CloudListed(listing, self._unreported, unverified, image, error))
+        self._context.report(
+            messages.CloudListed(listing, self._unreported, unverified, image, error)
+        )
         self._unreported = None
 
     def _offer(self) -> None:
@@ -204,16 +163,16 @@ class CloudNodeListActor(PollingActor):
             return
         try:
             account = self._next.account()
-        except CloudError as error:
-            self._context.report(CloudOffered(self._next, None, error))
+        except errors.CloudError as error:
+            self._context.report(messages.CloudOffered(self._next, None, error))
         else:
-            self._context.report(CloudOffered(self._next, account))
+            self._context.report(messages.CloudOffered(self._next, account))
 
-    def on_TakeCloud(self, message: TakeCloud) -> None:
-        self._next = netted(message.cloud, CloudError, self.source, self._context.may_send)
+    def on_TakeCloud(self, message: messages.TakeCloud) -> None:
+        self._next = netted(message.cloud, errors.CloudError, self.source, self._context.may_send)
         self._poll_at_once()
 
-    def on_CloudJudged(self, message: CloudJudged) -> None:
+    def on_CloudJudged(self, message: messages.CloudJudged) -> None:
         if message.cloud is not self._next:
             return
         self._next = None
@@ -231,11 +190,11 @@ class CloudNodeListActor(PollingActor):
         why it can't be found out."""
         try:
             return self._context.cloud.image(), None
-        except CloudError as error:
+        except errors.CloudError as error:
             # Nothing is replaced while it is not known; a listing does not fail for it.
             return None, str(error)
 
-    def _look_at_account(self) -> tuple[str | None, CloudError | None]:
+    def _look_at_account(self) -> tuple[str | None, errors.CloudError | None]:
         """The account if a check is due, and the error if the check failed (L5).
 
         An error does not stop the poll once the account was known in this process, because the
@@ -247,14 +206,14 @@ class CloudNodeListActor(PollingActor):
             return None, None
         try:
             account = self._context.cloud.account()
-        except CloudError as error:
-            if not self._verified or error.definite or isinstance(error, ForeignAnswer):
+        except errors.CloudError as error:
+            if not self._verified or error.definite or isinstance(error, errors.ForeignAnswer):
                 raise
             return None, error
         self._account_at, self._verified = now, True
         return account, None
 
-    def on_AskNodes(self, message: AskNodes) -> None:
+    def on_AskNodes(self, message: messages.AskNodes) -> None:
         answers: dict[str, CloudNode | None] = {}
         asked_at = self._context.clock.boottime()
         throttled = asked_at < self._not_before
@@ -263,29 +222,31 @@ class CloudNodeListActor(PollingActor):
         for node_id in () if throttled else message.node_ids:
             try:
                 answers[node_id] = self._context.cloud.ask(node_id)
-            except MalformedId:
+            except errors.MalformedId:
                 malformed.append(node_id)
-            except RemoteError as error:
+            except errors.RemoteError as error:
                 # No answer is no evidence; it is asked for again with the next plan.
                 failed += 1
-                if failed == ASK_FAILURES or isinstance(error, Throttled):
+                if failed == ASK_FAILURES or isinstance(error, errors.Throttled):
                     break
         self._context.report(
-            NodesAnswered(answers, self._context.clock.boottime(), frozenset(malformed), asked_at)
+            facts.NodesAnswered(
+                answers, self._context.clock.boottime(), frozenset(malformed), asked_at
+            )
         )
 
-    def on_AskAccount(self, message: AskAccount) -> None:
+    def on_AskAccount(self, message: messages.AskAccount) -> None:
         self._account_at = None
 
-    def on_AskTagged(self, message: AskTagged) -> None:
+    def on_AskTagged(self, message: messages.AskTagged) -> None:
         asked_at = self._context.clock.boottime()
         answers: dict[str, tuple[CloudNode, ...]] = {}
         for uuid in message.records:
             try:
                 answers[uuid] = self._context.cloud.find_by_record(uuid)
-            except RemoteError:
+            except errors.RemoteError:
                 break
-        self._context.report(TagsAnswered(answers, self._context.clock.boottime(), asked_at))
+        self._context.report(facts.TagsAnswered(answers, self._context.clock.boottime(), asked_at))
 
 
 class RecordListActor(PollingActor):
@@ -296,7 +257,7 @@ class RecordListActor(PollingActor):
 
     source = "records"
 
-    def __init__(self, context: TeamContext, every: PollEvery, *, writes: bool) -> None:
+    def __init__(self, context: TeamContext, every: messages.PollEvery, *, writes: bool) -> None:
         super().__init__(context, every)
         self._writes = writes
 
@@ -313,7 +274,7 @@ class RecordListActor(PollingActor):
         answered = store.probe()
         listing = Listing(listed.items, started_at, ended_at, listed.complete, listed.problems)
         self._context.report(
-            RecordsListed(
+            messages.RecordsListed(
                 listing=listing,
                 store_id=store_id,
                 store_time=store_time,
@@ -330,18 +291,21 @@ class DemandActor(PollingActor):
     source = "demand"
 
     def __init__(
-        self, context: TeamContext, every: PollEvery, wishlist: Callable[[], tuple[Job, ...]]
+        self,
+        context: TeamContext,
+        every: messages.PollEvery,
+        wishlist: Callable[[], tuple[Job, ...]],
     ) -> None:
         super().__init__(context, every)
         self._wishlist = wishlist
 
-    def on_TakeWishlist(self, message: TakeWishlist) -> None:
+    def on_TakeWishlist(self, message: messages.TakeWishlist) -> None:
         self._wishlist = message.wishlist
 
     def poll(self) -> None:
         started_at = self._context.clock.boottime()
         jobs = self._wishlist()
-        self._context.report(DemandSeen(jobs, started_at, self._context.clock.boottime()))
+        self._context.report(facts.DemandSeen(jobs, started_at, self._context.clock.boottime()))
 
 
 class SchedulerActor(PollingActor):
@@ -354,7 +318,9 @@ class SchedulerActor(PollingActor):
 
     source = "scheduler"
 
-    def __init__(self, context: TeamContext, every: PollEvery, scheduler: Scheduler) -> None:
+    def __init__(
+        self, context: TeamContext, every: messages.PollEvery, scheduler: Scheduler
+    ) -> None:
         super().__init__(context, every)
         self._scheduler = scheduler
 
@@ -368,45 +334,49 @@ class SchedulerActor(PollingActor):
         listing = Listing(
             listed.items, started_at, ended_at, listed.complete, listed.problems, listed.names
         )
-        self._context.report(SchedulerSeen(listing, jobs, asked_at))
+        self._context.report(facts.SchedulerSeen(listing, jobs, asked_at))
 
-    def on_RunErrands(self, message: RunErrands) -> None:
+    def on_RunErrands(self, message: messages.RunErrands) -> None:
         """Run them in turn. After one without a clear answer, the others wait for a later plan."""
-        failed: RemoteError | None = None
+        failed: errors.RemoteError | None = None
         for errand in message.errands:
             error, is_moot = failed, False
             if self._context.clock.boottime() > message.not_after:
-                error = failed = failed or SchedulerError("its order expired before it was sent")
+                error = failed = failed or errors.SchedulerError(
+                    "its order expired before it was sent"
+                )
             if error is None:
                 try:
                     is_moot = not self._run(errand)
-                except RemoteError as refusal:
+                except errors.RemoteError as refusal:
                     error = refusal
                     failed = None if refusal.definite else refusal
             self._context.report(ErrandRun(errand, message.plan_id, error, is_moot))
 
-    def _run(self, errand: Errand) -> bool:
+    def _run(self, errand: errands.Errand) -> bool:
         """Tell the scheduler; False where there is no need to any more. Raises SchedulerError."""
         match errand:
-            case TellJob(job=job, text=text):
+            case errands.TellJob(job=job, text=text):
                 self._scheduler.comment(job, text)
-            case CancelJob(job=job):
+            case errands.CancelJob(job=job):
                 self._scheduler.cancel(job)
-            case DescribeNode():
+            case errands.DescribeNode():
                 self._scheduler.describe(errand.node, errand.weight, errand.features, errand.drop)
-            case ReturnNode(node=name):
+            case errands.ReturnNode(node=name):
                 self._scheduler.resume(name)
-            case MarkGone(node=name):
+            case errands.MarkGone(node=name):
                 # By now the next node of that name may be up.
                 listed = self._scheduler.nodes()
-                if not any(one.name == name and is_left(one) for one in listed.items):
+                if not any(one.name == name and errands.is_left(one) for one in listed.items):
                     return False
                 self._scheduler.mark_down(name, "its node is gone")
-            case SwitchOn(node=name):
+            case errands.SwitchOn(node=name):
                 self._scheduler.power_up(name)
-            case SwitchOff(node=name):
+            case errands.SwitchOff(node=name):
                 listed = self._scheduler.nodes()
-                if not any(one.name == name and is_still_off(errand, one) for one in listed.items):
+                if not any(
+                    one.name == name and errands.is_still_off(errand, one) for one in listed.items
+                ):
                     return False
                 self._scheduler.mark_down(name, "its node is gone")
         return True

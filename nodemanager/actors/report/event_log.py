@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nodemanager.actors.report.plan_log import (
-    SUMMARY_EVERY_S,
-    DemandLog,
-    Lasting,
-    NoticeLog,
-    VerdictLog,
-    first_of,
-)
+from nodemanager.actors.report import plan_log
 from nodemanager.core.explain.events import event_of_node, event_of_record
 from nodemanager.core.judge.false_clean import CLEAR, FalseClean
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
@@ -50,10 +43,10 @@ class EventLog:
         self._failing: dict[str, int] = {}
         self._image_errors = 0
         """How many listings in a row came without the image of new nodes."""
-        self._verdicts = VerdictLog(log)
-        self._demand = DemandLog(log)
-        self._notices = NoticeLog(log)
-        self._summaries = Lasting(SUMMARY_EVERY_S)
+        self._verdicts = plan_log.VerdictLog(log)
+        self._demand = plan_log.DemandLog(log)
+        self._notices = plan_log.NoticeLog(log)
+        self._summaries = plan_log.Lasting(plan_log.SUMMARY_EVERY_S)
         self._aborted: Reason | None = None
         self._summary: dict[str, Any] = {}
         self._dry: set[tuple[str, Reason]] = set()
@@ -184,7 +177,7 @@ class EventLog:
 
     def clock_doubted(self, uuids: Sequence[str]) -> None:
         """Log that no stamp from before this poll tells an age any more; `uuids` showed it."""
-        doubted = first_of(uuids, "doubted")
+        doubted = plan_log.first_of(uuids, "doubted")
         self._log.event(Event.CLOCK_DOUBTED, level=WARNING, source="records", **doubted)
 
     def _tell_jump(self, wall: MeasuredClock | None, now: float) -> None:

@@ -21,15 +21,7 @@ from nodemanager.core.observe.facts import Fact
 from nodemanager.core.plan.leftovers import Entry
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import JournalError, JournalReplaced
-from nodemanager.journal.api import (
-    Concluded,
-    Conclusion,
-    Hold,
-    Intent,
-    Journal,
-    OpenIntent,
-    PreImage,
-)
+from nodemanager.journal import api
 from nodemanager.journal.kept import (
     ALL,
     BACKLOG_MARKS,
@@ -56,7 +48,7 @@ class JournalAccess:
     Its methods raise JournalReplaced, and no other JournalError.
     """
 
-    def __init__(self, journal: Journal, log: Logger, may_write: Callable[[], bool]) -> None:
+    def __init__(self, journal: api.Journal, log: Logger, may_write: Callable[[], bool]) -> None:
         self.journal = journal
         self.may_write = may_write
         self._log = log
@@ -130,8 +122,8 @@ JOINED: tuple[Kept[Any], ...] = (BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, B
 class Loaded:
     """What a former run left."""
 
-    holds: tuple[Hold, ...]
-    intents: tuple[OpenIntent, ...]
+    holds: tuple[api.Hold, ...]
+    intents: tuple[api.OpenIntent, ...]
     leftovers: tuple[Entry, ...]
     values: Mapping[Kept[Any], Any]
 
@@ -150,10 +142,10 @@ class Loaded:
 class JournalWriter:
     """Writes the journal of one daemon actor. Raises JournalReplaced, and no other JournalError."""
 
-    def __init__(self, journal: Journal, log: Logger, holds_lease: Callable[[], bool]) -> None:
+    def __init__(self, journal: api.Journal, log: Logger, holds_lease: Callable[[], bool]) -> None:
         self._journal = journal
         self._access = JournalAccess(journal, log, holds_lease)
-        self._open: dict[str, Intent] = {}
+        self._open: dict[str, api.Intent] = {}
         self._clocks: Clocks | None = None
         self._values: dict[Kept[Any], Any] = {what: what.nothing for what in JOINED}
 
@@ -206,7 +198,7 @@ class JournalWriter:
 
     # Intents.
 
-    def intend(self, intents: Sequence[Intent]) -> bool:
+    def intend(self, intents: Sequence[api.Intent]) -> bool:
         """Write the intents. They may be carried out only if this returns True."""
         if self.problem is not None or not self._access.does(
             partial(self._journal.intend, intents)
@@ -215,7 +207,7 @@ class JournalWriter:
         self._opened(intents)
         return True
 
-    def commit(self, opened: Sequence[Intent], ended: Sequence[Conclusion]) -> bool:
+    def commit(self, opened: Sequence[api.Intent], ended: Sequence[api.Conclusion]) -> bool:
         """Write new intents and, in the same transaction, the outcomes that led to them.
 
         The new intents may be carried out only if this returns True. Outcomes alone always return
@@ -237,7 +229,7 @@ class JournalWriter:
             del self._open[one.key]
         return True
 
-    def _opened(self, intents: Sequence[Intent]) -> None:
+    def _opened(self, intents: Sequence[api.Intent]) -> None:
         for intent in intents:
             known = self._open.get(intent.key)
             image = intent.pre_image or (known.pre_image if known is not None else None)
@@ -250,7 +242,7 @@ class JournalWriter:
                 ("outcome", key), partial(self._journal.conclude, key, outcome, details)
             )
 
-    def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
+    def recovery_failed(self, key: str, error: str) -> api.OpenIntent | None:
         """Count a failed recovery; None if there is no such intent, or it can't be written."""
         if self.problem is not None:
             return None
@@ -261,7 +253,7 @@ class JournalWriter:
 
     # What operators order.
 
-    def hold(self, hold: Hold) -> bool:
+    def hold(self, hold: api.Hold) -> bool:
         """Write a hold; whether it is on the disk."""
         return self._access.does(partial(self._journal.hold, hold))
 
@@ -334,7 +326,7 @@ class JournalWriter:
         if self.problem is None and self._access.does(partial(self._journal.keep, CLOCKS, clocks)):
             self._clocks = clocks
 
-    def concluded(self, since: float = 0.0, id: str | None = None) -> tuple[Concluded, ...]:
+    def concluded(self, since: float = 0.0, id: str | None = None) -> tuple[api.Concluded, ...]:
         """The intents that ended since then (epoch seconds), oldest first; none if unreadable.
 
         Only those of the record or node `id` where it is given.
@@ -344,7 +336,9 @@ class JournalWriter:
         except ValueError:
             return ()
 
-    def pre_images(self, *, record: str | None = None, since: float = 0.0) -> tuple[PreImage, ...]:
+    def pre_images(
+        self, *, record: str | None = None, since: float = 0.0
+    ) -> tuple[api.PreImage, ...]:
         """The pre-images in the journal, newest first; none if it can't be read."""
         return self._access.asks(partial(self._journal.pre_images, record=record, since=since), ())
 
@@ -363,9 +357,9 @@ class JournalWriter:
             known[life.key] = at if ended_at is None else ended_at
         self.keep(GIVEN_BACK, known)
 
-    def newest(self, key: str) -> tuple[bool, Intent | None]:
+    def newest(self, key: str) -> tuple[bool, api.Intent | None]:
         """Whether the journal could be read, and the newest intent of that key."""
-        unread: tuple[bool, Intent | None] = (False, None)
+        unread: tuple[bool, api.Intent | None] = (False, None)
         return self._access.asks(lambda: (True, self._journal.newest(key)), unread)
 
     # What was seen and decided.

@@ -11,17 +11,8 @@ from __future__ import annotations
 
 import re
 
+from nodemanager import errors
 from nodemanager.cloud.refusal import CodedRefusal, words
-from nodemanager.errors import (
-    BadRequest,
-    CapacityUnavailable,
-    CloudError,
-    FamilyQuotaExceeded,
-    QuotaExceeded,
-    SpotQuotaExceeded,
-    Throttled,
-    Unauthorized,
-)
 
 QUOTA = words("QuotaExceeded ResourceQuotaExceeded SubnetIsFull")
 """The subscription can have no more nodes of any size. A subnet without free addresses counts as
@@ -71,31 +62,31 @@ _FAMILY = re.compile(r"approved \w*Family ")
 _SPOT = re.compile(r"approved (LowPriorityCores|Spot) ", re.IGNORECASE)
 
 
-def _quota(message: str) -> type[CloudError]:
+def _quota(message: str) -> type[errors.CloudError]:
     """Azure names the quota in the text alone: a family's cores, spot cores, or all of a region."""
     if _SPOT.search(message):
-        return SpotQuotaExceeded
-    return FamilyQuotaExceeded if _FAMILY.search(message) else QuotaExceeded
+        return errors.SpotQuotaExceeded
+    return errors.FamilyQuotaExceeded if _FAMILY.search(message) else errors.QuotaExceeded
 
 
 class Refusal(CodedRefusal):
     """An error answer, or an operation's error, with one of Azure's own codes."""
 
     MEANINGS = (
-        (QUOTA, QuotaExceeded),
-        (CAPACITY, CapacityUnavailable),
-        (THROTTLED, Throttled),
-        (UNAUTHORIZED, Unauthorized),
-        (REFUSED, BadRequest),
+        (QUOTA, errors.QuotaExceeded),
+        (CAPACITY, errors.CapacityUnavailable),
+        (THROTTLED, errors.Throttled),
+        (UNAUTHORIZED, errors.Unauthorized),
+        (REFUSED, errors.BadRequest),
     )
     NOT_FOUND = "ResourceNotFound"
     """The thing itself does not exist, in a resource group that does: a group that does not exist
     is `ResourceGroupNotFound`, and no evidence about a node."""
 
     @property
-    def meaning(self) -> type[CloudError]:
+    def meaning(self) -> type[errors.CloudError]:
         if self.status == 429:
-            return Throttled
+            return errors.Throttled
         of_quota = self.code == "OperationNotAllowed" and _QUOTA_IN_TEXT.search(self.message)
         if of_quota or self.code.endswith("CountLimitReached"):
             return _quota(self.message)

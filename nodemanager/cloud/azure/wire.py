@@ -12,18 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from nodemanager.cloud import transport
 from nodemanager.cloud.azure.access import Access
 from nodemanager.cloud.azure.errors import Refusal
 from nodemanager.cloud.azure.node import VirtualMachine, power_in
 from nodemanager.cloud.refusal import unless_missing
-from nodemanager.cloud.transport import (
-    Answer,
-    EndpointAnswers,
-    TokenSource,
-    each_page,
-    json_object,
-    json_of,
-)
 from nodemanager.errors import ForeignAnswer, IncompleteListing
 
 COMPUTE = "2024-11-01"
@@ -34,10 +27,10 @@ RESOURCES = "2022-12-01"
 MACHINES = "Microsoft.Compute/virtualMachines"
 
 
-class AzureAnswers(EndpointAnswers):
+class AzureAnswers(transport.EndpointAnswers):
     """Mix-in for libcloud's Azure connection class, which would sign in for each connection."""
 
-    tokens: TokenSource[str]
+    tokens: transport.TokenSource[str]
 
     @property
     def access_token(self) -> str:
@@ -158,7 +151,7 @@ class Wire:
                 return self.call("GET", path, version, params=params).content
             return judged(self._connection.request(self._followed(link, doing)), doing).content
 
-        return each_page(ask, lambda page: page.get("nextLink"), _short(path))
+        return transport.each_page(ask, lambda page: page.get("nextLink"), _short(path))
 
     def _followed(self, link: str, doing: str) -> str:
         """Path and query of a link, which must lead to this API: it gets our token."""
@@ -186,15 +179,15 @@ class Wire:
         }
 
 
-def judged(answer: Answer, doing: str, *, bare_list: bool = False) -> AzureAnswer:
+def judged(answer: transport.Answer, doing: str, *, bare_list: bool = False) -> AzureAnswer:
     """The answer's JSON object; raises the matching error for any other answer."""
     fine = 200 <= answer.status < 300
     if fine and not answer.content and not doing.startswith("GET"):
         return AzureAnswer({}, answer.status, answer.headers)
-    content = json_of(answer, doing, Refusal, _refusal)
+    content = transport.json_of(answer, doing, Refusal, _refusal)
     if bare_list and isinstance(content, list):
         content = {"value": content}
-    return AzureAnswer(json_object(content, doing), answer.status, answer.headers)
+    return AzureAnswer(transport.json_object(content, doing), answer.status, answer.headers)
 
 
 def _refusal(content: Mapping[str, Any]) -> tuple[str, str]:

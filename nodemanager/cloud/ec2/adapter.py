@@ -15,15 +15,9 @@ from libcloud.compute.drivers.ec2 import EC2NodeDriver
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.checks import Check, Wanted
 from nodemanager.cloud.declared import CloudConfig
-from nodemanager.cloud.ec2 import options
+from nodemanager.cloud.ec2 import errors, options
 from nodemanager.cloud.ec2.access import Access, Keys, KeySource, key_source
 from nodemanager.cloud.ec2.checks import Ec2Checks
-from nodemanager.cloud.ec2.errors import (
-    NO_SUCH_ACTION,
-    NO_SUCH_IMAGE,
-    UNAUTHORIZED,
-    Refusal,
-)
 from nodemanager.cloud.ec2.leftovers import Ec2Leftovers
 from nodemanager.cloud.ec2.options import Template
 from nodemanager.cloud.ec2.order import filter_params, literal, run_params
@@ -141,8 +135,8 @@ class Ec2(Provider):
             account = root.findtext(f".//{{{STS_NAMESPACE}}}Account")
             if not account:
                 raise ForeignAnswer("GetCallerIdentity: the answer names no account")
-        except (Refusal, ForeignAnswer) as error:
-            no_sts = isinstance(error, ForeignAnswer) or error.code in NO_SUCH_ACTION
+        except (errors.Refusal, ForeignAnswer) as error:
+            no_sts = isinstance(error, ForeignAnswer) or error.code in errors.NO_SUCH_ACTION
             if access.amazon or self._has_sts or not no_sts:
                 raise
             account = "unknown"
@@ -196,11 +190,11 @@ class Ec2(Provider):
         wire = self.wire(driver)
         try:
             root = wire.call("DescribeImages", {"ImageId.1": image})
-        except Refusal as refusal:
-            if refusal.code in UNAUTHORIZED:
+        except errors.Refusal as refusal:
+            if refusal.code in errors.UNAUTHORIZED:
                 # A policy may lack this right and still allow booting nodes.
                 return
-            if refusal.code in NO_SUCH_IMAGE:
+            if refusal.code in errors.NO_SUCH_IMAGE:
                 raise BadRequest(self._no_image(image, str(refusal))) from refusal
             raise
         state = root.findtext(f".//{{{wire.namespace}}}imageState")
@@ -257,7 +251,7 @@ class Ec2(Provider):
         coded = base64.b64encode(material).decode("ascii")
         try:
             wire.call("ImportKeyPair", {"KeyName": name, "PublicKeyMaterial": coded})
-        except Refusal as refusal:
+        except errors.Refusal as refusal:
             if refusal.code != "InvalidKeyPair.Duplicate":
                 raise
         self._imported_key = name
@@ -289,7 +283,7 @@ class Ec2(Provider):
         return Ec2Checks(wanted, partial(self.wire, driver), self.access, self.template).all()
 
     def understand(self, error: Exception, doing: str) -> CloudError | None:
-        if isinstance(error, Refusal) and error.code in UNAUTHORIZED:
+        if isinstance(error, errors.Refusal) and error.code in errors.UNAUTHORIZED:
             self.keys.refused()
         return super().understand(error, doing)
 

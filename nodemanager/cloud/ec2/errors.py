@@ -7,17 +7,8 @@ Amazon's "Error codes for the Amazon EC2 API" and, where shared, from its "Commo
 
 from __future__ import annotations
 
+from nodemanager import errors
 from nodemanager.cloud.refusal import CodedRefusal, words
-from nodemanager.errors import (
-    CapacityUnavailable,
-    CloudError,
-    FamilyQuotaExceeded,
-    MalformedId,
-    QuotaExceeded,
-    SpotQuotaExceeded,
-    Throttled,
-    Unauthorized,
-)
 
 QUOTA = words(
     """
@@ -88,14 +79,14 @@ class Refusal(CodedRefusal):
     """An error answer with one of EC2's own codes."""
 
     MEANINGS = (
-        ((NO_INSTANCE_ID,), MalformedId),
-        (QUOTA, QuotaExceeded),
-        (FAMILY_QUOTA, FamilyQuotaExceeded),
-        (SPOT_QUOTA, SpotQuotaExceeded),
-        (CAPACITY, CapacityUnavailable),
-        (THROTTLED, Throttled),
-        (UNAUTHORIZED, Unauthorized),
-        (UNDECIDED, CloudError),
+        ((NO_INSTANCE_ID,), errors.MalformedId),
+        (QUOTA, errors.QuotaExceeded),
+        (FAMILY_QUOTA, errors.FamilyQuotaExceeded),
+        (SPOT_QUOTA, errors.SpotQuotaExceeded),
+        (CAPACITY, errors.CapacityUnavailable),
+        (THROTTLED, errors.Throttled),
+        (UNAUTHORIZED, errors.Unauthorized),
+        (UNDECIDED, errors.CloudError),
     )
 
     FULL_THERE = FULL_SUBNET

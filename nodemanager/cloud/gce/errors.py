@@ -10,17 +10,8 @@ from __future__ import annotations
 
 import re
 
+from nodemanager import errors
 from nodemanager.cloud.refusal import CodedRefusal, words
-from nodemanager.errors import (
-    BadRequest,
-    CapacityUnavailable,
-    CloudError,
-    FamilyQuotaExceeded,
-    QuotaExceeded,
-    SpotQuotaExceeded,
-    Throttled,
-    Unauthorized,
-)
 
 QUOTA = words(
     """
@@ -74,20 +65,22 @@ class Refusal(CodedRefusal):
     """An error answer, or an operation's error, with one of Google's own codes."""
 
     MEANINGS = (
-        (QUOTA, QuotaExceeded),
-        (CAPACITY, CapacityUnavailable),
-        (THROTTLED, Throttled),
-        (UNAUTHORIZED, Unauthorized),
-        (UNDECIDED, CloudError),
-        (EXISTS, BadRequest),
+        (QUOTA, errors.QuotaExceeded),
+        (CAPACITY, errors.CapacityUnavailable),
+        (THROTTLED, errors.Throttled),
+        (UNAUTHORIZED, errors.Unauthorized),
+        (UNDECIDED, errors.CloudError),
+        (EXISTS, errors.BadRequest),
     )
     NOT_FOUND = "notFound"
 
     @property
-    def meaning(self) -> type[CloudError]:
+    def meaning(self) -> type[errors.CloudError]:
         found = _METRIC.search(self.message) if self.code in QUOTA else None
         if found is None:
             return super().meaning
         if found[1] == "PREEMPTIBLE_CPUS":
-            return SpotQuotaExceeded
-        return FamilyQuotaExceeded if _OF_FAMILY.fullmatch(found[1]) else QuotaExceeded
+            return errors.SpotQuotaExceeded
+        return (
+            errors.FamilyQuotaExceeded if _OF_FAMILY.fullmatch(found[1]) else errors.QuotaExceeded
+        )

@@ -10,15 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from nodemanager import errors
 from nodemanager.cloud.refusal import CodedRefusal
 from nodemanager.cloud.transport import Answer
-from nodemanager.errors import (
-    BadRequest,
-    CapacityUnavailable,
-    CloudError,
-    QuotaExceeded,
-    Throttled,
-)
 from nodemanager.lib import foreign
 
 QUOTA = re.compile(
@@ -49,18 +43,18 @@ class Refusal(CodedRefusal):
         return f"HTTP {self.status}: {self.message}" if self.message else f"HTTP {self.status}"
 
     @property
-    def meaning(self) -> type[CloudError]:
+    def meaning(self) -> type[errors.CloudError]:
         status, message = self.status, self.message
         if status == 413 and self.retry_after is not None:
             # Older rate limits answer so, and 413 is also a request that is too big.
-            return Throttled
+            return errors.Throttled
         if status in (403, 409, 413) and QUOTA.search(message):
-            return QuotaExceeded
+            return errors.QuotaExceeded
         if CAPACITY.search(message):
-            return CapacityUnavailable
+            return errors.CapacityUnavailable
         if status == 409 or (status == 403 and WRONG_ORDER.search(message)):
-            return BadRequest
-        return CloudError if status == 300 else super().meaning
+            return errors.BadRequest
+        return errors.CloudError if status == 300 else super().meaning
 
 
 def is_no_room(fault: str) -> bool:
@@ -68,7 +62,9 @@ def is_no_room(fault: str) -> bool:
     return CAPACITY.search(fault) is not None
 
 
-def error_of(answer: Answer, doing: str, *, of_a_service: bool = False) -> Refusal | CloudError:
+def error_of(
+    answer: Answer, doing: str, *, of_a_service: bool = False
+) -> Refusal | errors.CloudError:
     """The error for an answer that is none of success: a service's own, or that of a proxy or a web
     server before it, which says nothing of OpenStack. `of_a_service`: no other one answers there.
     """

@@ -10,18 +10,12 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.verdict import Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
+from nodemanager.core.observe import signs
 from nodemanager.core.observe.evidence import CleanEvidence
 from nodemanager.core.observe.history import partially_listed_as
 from nodemanager.core.observe.nodes_by_record import may_be_of
 from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.scheduled import is_up_in_scheduler
-from nodemanager.core.observe.signs import (
-    age_of_nodes,
-    quiet_for,
-    trusted_clock,
-    window_of,
-    word_of,
-)
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import is_denied_for_good, look_for_unlisted
 from nodemanager.core.safety.orders import CleanOrder
@@ -188,7 +182,7 @@ def _can_be_told(check: _Check) -> Verdict | None:
     # Without any answer it would look at every record for nothing.
     if snapshot.history.asked and look_for_unlisted(snapshot, settings).short:
         return keep(uuid, Reason.LISTING_SHORT)
-    if trusted_clock(snapshot, settings) is None:
+    if signs.trusted_clock(snapshot, settings) is None:
         return keep(uuid, Reason.CLOCK_UNKNOWN)
     return None
 
@@ -205,8 +199,8 @@ def _not_denied(check: _Check) -> Verdict | None:
 def _not_stale(check: _Check) -> Verdict | None:
     """What keeps a record that is not quiet any more, or whose node may be at work (C2, C3)."""
     order, record, snapshot, settings = check.order, check.record, check.snapshot, check.settings
-    uuid, window_s = order.uuid, window_of(record, settings)
-    quiet_s = quiet_for(record, snapshot)
+    uuid, window_s = order.uuid, signs.window_of(record, settings)
+    quiet_s = signs.quiet_for(record, snapshot)
     # A fence is our own write, so the record's new stamp is no sign of life. `fenced_order` has
     # compared the rest of the record.
     within = not order.fenced and (quiet_s is None or not quiet_s > window_s)
@@ -214,7 +208,7 @@ def _not_stale(check: _Check) -> Verdict | None:
         return keep(uuid, Reason.WITHIN_WINDOW, idle_s=quiet_s, window_s=window_s)
     # The fence made a new version, but the node's last ping is no younger for that.
     known_s = float(order.measures.get("idle_s", 0.0)) if order.fenced else 0.0
-    state = word_of(record, snapshot, settings, known_s)
+    state = signs.word_of(record, snapshot, settings, known_s)
     if state in (WorkerState.BUSY, WorkerState.IDLE) and not _broken(order, Reason.BUSY):
         return keep(uuid, Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE)
     if is_up_in_scheduler(record, snapshot, settings) and not _broken(order, Reason.BUSY):
@@ -235,7 +229,7 @@ def _denied_too_early(check: _Check) -> Verdict | None:
     asked_at = snapshot.now if check.found.asked_at is None else check.found.asked_at
     idle_s = float(order.measures.get("idle_s", 0.0))
     denied_s = float(order.measures.get("denied_s", 0.0))
-    age_s = age_of_nodes(
+    age_s = signs.age_of_nodes(
         check.record,
         snapshot,
         settings,

@@ -11,22 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodemanager.core.execute.effects import (
-    AskNode,
-    DestroyNode,
-    LookAtNode,
-    MarkDown,
-    NodeLooked,
-    Wait,
-)
-from nodemanager.core.execute.news import (
-    Learned,
-    NodeGone,
-    PinsCalledOff,
-    PinsDoubted,
-    PinsFailed,
-    PinsTold,
-)
+from nodemanager.core.execute import effects, news
 from nodemanager.core.execute.workflow import (
     UNANSWERED,
     Abandoned,
@@ -171,26 +156,26 @@ def _look(order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
     asks_scheduler = seen.settings.scheduled and order.reason is not Reason.KILLED
     own = (order.hostname,) if order.hostname is not None else order.hostnames
     hostnames = own if asks_scheduler else ()
-    look = LookAtNode(order.node_id, order.record, asks_pins, hostnames)
+    look = effects.LookAtNode(order.node_id, order.record, asks_pins, hostnames)
     return Step(Looking(order), (look,))
 
 
 def _looking(state: Looking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownState]:
     order = state.order
     match event:
-        case Answered(answer=NodeLooked() as looked):
+        case Answered(answer=effects.NodeLooked() as looked):
             return _looked(order, looked, seen)
         case Failed(error=error):
             return _skipped(order, Reason.EVIDENCE_MISSING, {"error": str(error)})
         case Refused(problem=problem):
             step = _skipped(order, Reason.READ_ONLY, {"detail": problem})
-            return replace(step, learn=(PinsCalledOff(order.node_id),))
+            return replace(step, learn=(news.PinsCalledOff(order.node_id),))
         case Expired():
-            return Step(GivenUp(order), learn=(PinsDoubted(order.node_id),))
+            return Step(GivenUp(order), learn=(news.PinsDoubted(order.node_id),))
     return Step(state)
 
 
-def _looked(order: ShutdownOrder, looked: NodeLooked, seen: Seen) -> Step[ShutdownState]:
+def _looked(order: ShutdownOrder, looked: effects.NodeLooked, seen: Seen) -> Step[ShutdownState]:
     snapshot = seen.snapshot
     if snapshot.limits.throttled_until > snapshot.now and not seen.stopping:
         # It waits for a worker until the cloud may be called again, and is looked at anew (D2).
@@ -210,7 +195,7 @@ def _looked(order: ShutdownOrder, looked: NodeLooked, seen: Seen) -> Step[Shutdo
         measures = {"error": looked.pins_error, "attempt": failed, "limit": PINS_TRIES}
         step = _skipped(order, Reason.PINS_UNKNOWN, measures)
     else:
-        destroy = DestroyNode(order.node_id, order.not_after)
+        destroy = effects.DestroyNode(order.node_id, order.not_after)
         sent = DestroySent(order.node_id, snapshot.now)
         step = Step(Destroying(order), (destroy,), facts=(sent,), pins=looked.pins or ())
         if looked.pins is None:
@@ -222,17 +207,17 @@ def _looked(order: ShutdownOrder, looked: NodeLooked, seen: Seen) -> Step[Shutdo
                 "plan": order.plan_id,
             }
             tell = (*tell, LogLine(Event.LEFTOVER_UNKNOWN, fields, Level.WARNING))
-            learn = (*learn, PinsTold(order.node_id))
+            learn = (*learn, news.PinsTold(order.node_id))
     return replace(step, tell=(*tell, *step.tell), learn=(*learn, *step.learn))
 
 
 def _count_look(
-    order: ShutdownOrder, looked: NodeLooked, seen: Seen, reason: Reason
-) -> tuple[tuple[Learned, ...], tuple[LogLine, ...], int]:
+    order: ShutdownOrder, looked: effects.NodeLooked, seen: Seen, reason: Reason
+) -> tuple[tuple[news.Learned, ...], tuple[LogLine, ...], int]:
     """What the State learns of a look for pins, the log events, and the failed looks in a row."""
     before = seen.pins_failed.get(order.node_id, 0)
     if looked.pins is not None and reason is not Reason.ORDER_EXPIRED:
-        return ((PinsTold(order.node_id),) if before else ()), (), 0
+        return ((news.PinsTold(order.node_id),) if before else ()), (), 0
     if looked.pins is None and looked.pins_error is None:
         return (), (), before
     fields = {
@@ -243,7 +228,7 @@ def _count_look(
         "plan": order.plan_id,
     }
     line = LogLine(Event.LEFTOVER_UNKNOWN, fields, Level.WARNING)
-    return (PinsFailed(order.node_id, looked.pins_error),), (line,), before + 1
+    return (news.PinsFailed(order.node_id, looked.pins_error),), (line,), before + 1
 
 
 def _destroying(state: Destroying, event: WorkflowEvent, seen: Seen) -> Step[ShutdownState]:
@@ -258,7 +243,7 @@ def _destroying(state: Destroying, event: WorkflowEvent, seen: Seen) -> Step[Shu
                 None,
                 tell=(_failed(order, Outcome.FAILED, error),),
                 facts=(_refused(order, seen),),
-                learn=(PinsCalledOff(order.node_id),),
+                learn=(news.PinsCalledOff(order.node_id),),
                 ended=Ended(Outcome.FAILED.value),
             )
         case Failed(error=error):
@@ -275,11 +260,11 @@ def _asking(state: Asking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownSta
         case Due():
             wait_s = snapshot.limits.throttled_until - snapshot.now
             if wait_s > 0:
-                return Step(state, (Wait(wait_s),))
+                return Step(state, (effects.Wait(wait_s),))
             return _ask(state, seen)
-        case Answered(effect=AskNode(), answer=node):
+        case Answered(effect=effects.AskNode(), answer=node):
             return _answered(replace(state, error=None), node, seen)
-        case Failed(effect=AskNode(), error=error):
+        case Failed(effect=effects.AskNode(), error=error):
             step = _ask_later(replace(state, error=str(error)), seen)
             return replace(step, tell=(_failed(order, Outcome.UNKNOWN, error),))
         case Expired() if state.inherited and state.error is not None:
@@ -292,7 +277,7 @@ def _asking(state: Asking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownSta
 
 def _ask(state: Asking, seen: Seen) -> Step[ShutdownState]:
     asking = replace(state, asked_at=seen.snapshot.now)
-    return Step(asking, (AskNode(state.order.node_id),))
+    return Step(asking, (effects.AskNode(state.order.node_id),))
 
 
 def _answered(state: Asking, node: CloudNode | None, seen: Seen) -> Step[ShutdownState]:
@@ -354,16 +339,16 @@ def _ask_later(state: Asking, seen: Seen) -> Step[ShutdownState]:
     if state.denied_at is not None and now < state.denied_at + ASK_AGAIN_S:
         # A second "no such node" settles it (D3).
         wait_s = max(1.0, state.denied_at + ASK_AGAIN_S - now)
-    return Step(replace(state, questions=asked, asked_at=None), (Wait(wait_s),))
+    return Step(replace(state, questions=asked, asked_at=None), (effects.Wait(wait_s),))
 
 
 def _given_up(state: GivenUp, event: WorkflowEvent, seen: Seen) -> Step[ShutdownState]:
     order = state.order
     match event:
-        case Answered(effect=DestroyNode(), answer=Outcome.GONE):
+        case Answered(effect=effects.DestroyNode(), answer=Outcome.GONE):
             # By now the name may be another node's in the scheduler.
             return _told_gone(_freed(order, seen), order, seen)
-        case Failed(effect=DestroyNode(), error=error):
+        case Failed(effect=effects.DestroyNode(), error=error):
             facts = (_refused(order, seen),) if error.definite else ()
             return Step(None, tell=(_failed(order, Outcome.UNKNOWN, error),), facts=facts)
         case Answered() | Failed() | Due():
@@ -389,7 +374,7 @@ def _gone(order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
 def _begin_to_mark(order: ShutdownOrder, seen: Seen) -> Step[ShutdownState]:
     wait_s = _twin_shows_in(order, seen)
     if wait_s > 0:
-        return Step(Marking(order, is_asked=False), (Wait(wait_s),))
+        return Step(Marking(order, is_asked=False), (effects.Wait(wait_s),))
     return Step(Marking(order), (_mark_down(order, seen),))
 
 
@@ -405,11 +390,11 @@ def _twin_shows_in(order: ShutdownOrder, seen: Seen) -> float:
     return visible_after - _launched_s(order, seen)
 
 
-def _mark_down(order: ShutdownOrder, seen: Seen) -> MarkDown:
+def _mark_down(order: ShutdownOrder, seen: Seen) -> effects.MarkDown:
     assert order.hostname is not None
     assert order.record is not None
     life = seen.snapshot.history.hostnames.get(life_key(order.record, order.incarnation))
-    return MarkDown(
+    return effects.MarkDown(
         order.hostname,
         order.record,
         order.incarnation,
@@ -423,21 +408,21 @@ def _marking(state: Marking, event: WorkflowEvent, seen: Seen) -> Step[ShutdownS
     """Tell the scheduler until it has answered, for `action_timeout` at the most."""
     order = state.order
     match event:
-        case Answered(effect=MarkDown(), answer=False):
+        case Answered(effect=effects.MarkDown(), answer=False):
             left = _marked(order, Level.INFO, detail="its scheduler waits for the next machine")
             return replace(_freed(order, seen), tell=(left,))
-        case Answered(effect=MarkDown()):
+        case Answered(effect=effects.MarkDown()):
             return _freed(order, seen)
-        case Failed(effect=MarkDown(), error=error) if error.definite:
+        case Failed(effect=effects.MarkDown(), error=error) if error.definite:
             return replace(_freed(order, seen), tell=(_not_marked(order, str(error)),))
-        case Failed(effect=MarkDown(), error=error) if state.is_last:
+        case Failed(effect=effects.MarkDown(), error=error) if state.is_last:
             return replace(_freed(order, seen), tell=(_not_marked(order, str(error)),))
-        case Failed(effect=MarkDown(), error=error):
+        case Failed(effect=effects.MarkDown(), error=error):
             wait_s = min(seen.settings.max_poll_time, FIRST_QUESTION_S * 2.0**state.tries)
             tries = min(state.tries + 1, MOST_DOUBLINGS)
             tried = replace(state, tries=tries, is_asked=False)
             tell = () if state.tries else (_not_marked(order, str(error)),)
-            return Step(tried, (Wait(wait_s),), tell=tell)
+            return Step(tried, (effects.Wait(wait_s),), tell=tell)
         case Due():
             return Step(replace(state, is_asked=True), (_mark_down(order, seen),))
         case Expired() if state.is_asked:
@@ -475,7 +460,7 @@ def _told_gone(step: Step[ShutdownState], order: ShutdownOrder, seen: Seen) -> S
         "outcome": Outcome.GONE,
         "plan": order.plan_id,
     }
-    gone = NodeGone(order.node_id, order.reason, order.size, order.record, order.incarnation)
+    gone = news.NodeGone(order.node_id, order.reason, order.size, order.record, order.incarnation)
     return replace(
         step,
         tell=(LogLine(Event.NODE_GONE, fields),),
@@ -508,7 +493,7 @@ def _refused(order: ShutdownOrder, seen: Seen) -> DestroySent:
 
 def _too_long(order: ShutdownOrder) -> Step[ShutdownState]:
     """Give up: the next plan judges the node again, and what it pins may be left behind."""
-    return Step(GivenUp(order), learn=(PinsDoubted(order.node_id),), ended=Ended("expired"))
+    return Step(GivenUp(order), learn=(news.PinsDoubted(order.node_id),), ended=Ended("expired"))
 
 
 def _skipped(

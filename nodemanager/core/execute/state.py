@@ -43,14 +43,7 @@ from nodemanager.core.observe.ended import is_booting
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.snapshot import Expected, Limits, Snapshot
 from nodemanager.core.operate.backlog import ItemMarks, let_go
-from nodemanager.core.plan import leftovers
-from nodemanager.core.plan.availability import (
-    after_refusal,
-    after_success,
-    after_throttled,
-    after_worked,
-)
-from nodemanager.core.plan.availability import without_ended as without_ended_rests
+from nodemanager.core.plan import availability, leftovers
 from nodemanager.core.plan.errands import errand_ended, errands_sent
 from nodemanager.core.plan.leftovers import Ledger
 from nodemanager.core.plan.plan import Plan
@@ -197,7 +190,7 @@ def after_own(state: State, own: OwnNews, settings: Settings) -> State:
         case Stepped() | LeftOpen():
             return changed(state, flights=state.flights.after(one))
         case news.Deciding():
-            rests = without_ended_rests(limits.places, at)
+            rests = availability.without_ended(limits.places, at)
             if rests is not limits.places:
                 limits = replace(limits, places=rests)
             return changed(
@@ -215,9 +208,11 @@ def after_own(state: State, own: OwnNews, settings: Settings) -> State:
             writes, breaker = after_poll(state.writes, state.breaker, listing, at, settings)
             return changed(state, writes=writes, breaker=breaker)
         case news.Throttling(retry_after=asked_s):
-            return changed(state, limits=after_throttled(limits, asked_s, at, settings))
+            return changed(
+                state, limits=availability.after_throttled(limits, asked_s, at, settings)
+            )
         case news.CloudWorked():
-            return changed(state, limits=after_worked(limits, settings))
+            return changed(state, limits=availability.after_worked(limits, settings))
         case news.ErrandRun():
             dispatched = errand_ended(state.dispatched, one.errand, _outcome_of(one.error), at)
             return changed(state, dispatched=dispatched)
@@ -377,7 +372,7 @@ def learned(state: State, one: Learned, now: float, nodes: int, settings: Settin
         case news.CreateRefused(sizes, error):
             limits = state.limits
             for size in sizes:
-                limits = after_refusal(limits, error, size, nodes, now, settings)
+                limits = availability.after_refusal(limits, error, size, nodes, now, settings)
             return changed(state, limits=limits)
         case news.NodeExpected():
             return _expecting(state, one, now, nodes)
@@ -427,7 +422,7 @@ def _expecting(state: State, one: news.NodeExpected, now: float, nodes: int) -> 
     if one.node_id is None or not one.is_new:
         return changed(state, sizes={**state.sizes, one.record: one.size})
     created = {**state.created, one.record: (one.incarnation, one.size)}
-    limits = after_success(state.limits, one.size, nodes)
+    limits = availability.after_success(state.limits, one.size, nodes)
     return changed(state, created=created, limits=limits)
 
 

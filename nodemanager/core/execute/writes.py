@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nodemanager import errors
 from nodemanager.core.execute.effects import FenceRecord, FreeRecord, LiftFence, StoreWrite
 from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.settings import WRITE_FAILURES, Settings
@@ -13,16 +14,8 @@ from nodemanager.core.model.world import Guarantee
 from nodemanager.core.observe.history import Records
 from nodemanager.core.observe.snapshot import LateWrite
 from nodemanager.core.safety import rate_limits
-from nodemanager.errors import (
-    Conflict,
-    NoFreeSlot,
-    NoSuchRecord,
-    RemoteError,
-    SlotTaken,
-    StoreError,
-)
 
-ANSWERS = (Conflict, NoSuchRecord, NoFreeSlot, SlotTaken)
+ANSWERS = (errors.Conflict, errors.NoSuchRecord, errors.NoFreeSlot, errors.SlotTaken)
 """Errors of a store that works, and could have written."""
 
 
@@ -100,7 +93,7 @@ def after_answer(
     breaker: Breaker,
     effect: StoreWrite,
     answer: Any,
-    error: RemoteError | None,
+    error: errors.RemoteError | None,
     at: float,
 ) -> tuple[Writes, Breaker]:
     """What is known of our writes, and the breaker, once one more write has ended.
@@ -123,12 +116,12 @@ def after_answer(
 
 
 def _after_error(
-    writes: Writes, breaker: Breaker, error: RemoteError, at: float
+    writes: Writes, breaker: Breaker, error: errors.RemoteError, at: float
 ) -> tuple[Writes, Breaker]:
     if isinstance(error, ANSWERS):
         # What was read before a write does not tell whether the write would work.
         return (writes, breaker) if error.unsent else _after_success(writes, breaker)
-    if not isinstance(error, StoreError):
+    if not isinstance(error, errors.StoreError):
         return writes, breaker
     failed = writes.failed + 1
     return replace(writes, failed=failed), rate_limits.after_failed_write(breaker, failed, at)

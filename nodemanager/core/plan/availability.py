@@ -8,19 +8,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import chain
 
+from nodemanager import errors
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Size
 from nodemanager.core.observe.snapshot import Limits, Rests, Snapshot
 from nodemanager.core.safety.rate_limits import capped_retry_after
-from nodemanager.errors import (
-    BadRequest,
-    CapacityUnavailable,
-    FamilyQuotaExceeded,
-    PlaceFull,
-    QuotaExceeded,
-    SpotQuotaExceeded,
-    Throttled,
-)
 
 # In which place a node of a size is booted, and which places rest (SAFETY.md D6).
 
@@ -107,21 +99,21 @@ def after_refusal(
     example for a wrong image) doubles that, up to LONGEST_REFUSAL_S. Throttling changes nothing;
     the claim of an unclear create stays and counts (U6).
     """
-    if isinstance(error, FamilyQuotaExceeded | SpotQuotaExceeded):
+    if isinstance(error, errors.FamilyQuotaExceeded | errors.SpotQuotaExceeded):
         return _without(limits, _concerned(error, size, settings), now, settings)
-    if isinstance(error, QuotaExceeded):
+    if isinstance(error, errors.QuotaExceeded):
         return replace(limits, quota=nodes, quota_at=now)
-    if isinstance(error, Throttled):
+    if isinstance(error, errors.Throttled):
         return limits
     if not getattr(error, "definite", False):
         return replace(limits, is_unclear=True)
     rest_s, bad = settings.max_poll_time, 0
-    if isinstance(error, CapacityUnavailable):
+    if isinstance(error, errors.CapacityUnavailable):
         limits = replace(limits, full={**limits.full, size: now})
-    if isinstance(error, PlaceFull):
+    if isinstance(error, errors.PlaceFull):
         full = after_full(limits.places, size, error.place, now + rest_s)
         return replace(limits, places=full)
-    if isinstance(error, BadRequest):
+    if isinstance(error, errors.BadRequest):
         if limits.resting.get(size, 0.0) > now:
             # Another create of the same plan was refused: the size rests already.
             return limits
@@ -134,9 +126,9 @@ def after_refusal(
     )
 
 
-def _concerned(error: QuotaExceeded, size: str, settings: Settings) -> set[str]:
+def _concerned(error: errors.QuotaExceeded, size: str, settings: Settings) -> set[str]:
     """The sizes that the quota allows no more of. Who shares a family, their creates find out."""
-    is_of_spot = isinstance(error, SpotQuotaExceeded)
+    is_of_spot = isinstance(error, errors.SpotQuotaExceeded)
     return {size} | {one.name for one in settings.sizes if is_of_spot and one.preemptible}
 
 

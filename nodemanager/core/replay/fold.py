@@ -17,27 +17,8 @@ from nodemanager.core.judge.false_clean import FalseClean, Folded
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import CloudNode, Listing, Record
+from nodemanager.core.observe import facts
 from nodemanager.core.observe import history as histories
-from nodemanager.core.observe.facts import (
-    BreakerSet,
-    ClocksKept,
-    CloudPollBegun,
-    CloudSeen,
-    DemandSeen,
-    DestroySent,
-    Fact,
-    HostnamesKept,
-    ImageFound,
-    LatePinged,
-    LivesFreed,
-    NodesAnswered,
-    NodesExplained,
-    RecordsExplained,
-    RecordsSeen,
-    SchedulerSeen,
-    SettingsTaken,
-    TagsAnswered,
-)
 from nodemanager.core.observe.history import History
 from nodemanager.core.observe.scheduled import ours_in_scheduler, scheduler_listed
 from nodemanager.core.observe.snapshot import Snapshot
@@ -80,25 +61,25 @@ class Stage:
     reported: tuple[FalseClean, ...] = ()
 
 
-def after_fact(state: State, fact: Fact | OwnNews, settings: Settings) -> State:
+def after_fact(state: State, fact: facts.Fact | OwnNews, settings: Settings) -> State:
     """The state with the fact folded in; some facts, like a failed poll, change nothing."""
     for stage in stages(state, fact, settings):
         state = stage.state
     return state
 
 
-def stages(state: State, fact: Fact | OwnNews, settings: Settings) -> Iterator[Stage]:
+def stages(state: State, fact: facts.Fact | OwnNews, settings: Settings) -> Iterator[Stage]:
     """The stages of folding the fact in; the last one has the state after it."""
     match fact:
-        case CloudSeen(listing=nodes):
+        case facts.CloudSeen(listing=nodes):
             yield from _nodes_seen(state, nodes, settings)
-        case RecordsSeen():
+        case facts.RecordsSeen():
             yield from _records_seen(state, fact, settings)
-        case SchedulerSeen():
+        case facts.SchedulerSeen():
             yield from _scheduler_seen(state, fact, settings)
-        case NodesAnswered():
+        case facts.NodesAnswered():
             yield from _nodes_answered(state, fact, settings)
-        case TagsAnswered():
+        case facts.TagsAnswered():
             folded = false_clean.tags_seen(
                 state.breaker,
                 state.history,
@@ -108,46 +89,46 @@ def stages(state: State, fact: Fact | OwnNews, settings: Settings) -> Iterator[S
                 asked_at=fact.asked_at,
             )
             yield _stage(state, folded)
-        case LatePinged():
+        case facts.LatePinged():
             folded = false_clean.pings_seen(
                 state.breaker, state.history, fact.pings, fact.at, settings
             )
             yield _stage(state, folded)
         case OwnNews():
             yield Stage(after_own(state, fact, settings))
-        case SettingsTaken():
+        case facts.SettingsTaken():
             yield Stage(changed(state, history=histories.settings_taken(state.history, settings)))
         case _:
             yield Stage(_after(state, fact))
 
 
-def _after(state: State, fact: Fact) -> State:
+def _after(state: State, fact: facts.Fact) -> State:
     """The state after a fact that has one stage and finds no false clean."""
     match fact:
-        case CloudPollBegun():
+        case facts.CloudPollBegun():
             return changed(state, history=histories.cloud_poll_started(state.history))
-        case ImageFound():
+        case facts.ImageFound():
             return changed(state, history=replace(state.history, image=fact.image))
-        case DemandSeen():
+        case facts.DemandSeen():
             return changed(state, demand=fact.jobs, demand_at=fact.started_at)
-        case LivesFreed():
+        case facts.LivesFreed():
             history = false_clean.lives_freed(state.history, fact.lives, fact.at)
             return changed(state, history=history)
-        case DestroySent():
+        case facts.DestroySent():
             history = histories.destroy_sent(
                 state.history, fact.node_id, fact.at, refused=fact.refused
             )
             return changed(state, history=history)
-        case NodesExplained():
+        case facts.NodesExplained():
             return changed(state, history=histories.explained(state.history, fact.node_ids))
-        case RecordsExplained():
+        case facts.RecordsExplained():
             return changed(state, history=histories.records_explained(state.history, fact.uuids))
-        case BreakerSet():
+        case facts.BreakerSet():
             return changed(state, breaker=fact.breaker)
-        case HostnamesKept():
+        case facts.HostnamesKept():
             kept = histories.hostnames_kept(state.history, fact.hostnames)
             return changed(state, history=kept)
-        case ClocksKept():
+        case facts.ClocksKept():
             return changed(state, history=histories.clocks_kept(state.history, fact.clocks))
         case _:
             return state
@@ -170,7 +151,7 @@ def _nodes_seen(state: State, listing: Listing[CloudNode], settings: Settings) -
     yield Stage(changed(state, history=history, ledger=ledger))
 
 
-def _scheduler_seen(state: State, fact: SchedulerSeen, settings: Settings) -> Iterator[Stage]:
+def _scheduler_seen(state: State, fact: facts.SchedulerSeen, settings: Settings) -> Iterator[Stage]:
     listing = fact.listing
     if listing.complete:
         names = frozenset(node.name for node in listing.items)
@@ -202,7 +183,7 @@ def _boots_seen(
         yield Stage(state)
 
 
-def _nodes_answered(state: State, fact: NodesAnswered, settings: Settings) -> Iterator[Stage]:
+def _nodes_answered(state: State, fact: facts.NodesAnswered, settings: Settings) -> Iterator[Stage]:
     asked_at = fact.at if fact.asked_at is None else fact.asked_at
     breaker = breakers.after_answers(
         state.breaker, fact.answers, asked_at=asked_at, at=fact.at, settings=settings
@@ -221,7 +202,7 @@ def _nodes_answered(state: State, fact: NodesAnswered, settings: Settings) -> It
     yield _stage(state, folded)
 
 
-def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> Iterator[Stage]:
+def _records_seen(state: State, fact: facts.RecordsSeen, settings: Settings) -> Iterator[Stage]:
     before, listing = state.history, fact.listing
     history = histories.store_clock_read(before, fact.store_time)
     if fact.answered_at is not None:
@@ -248,8 +229,8 @@ def _records_seen(state: State, fact: RecordsSeen, settings: Settings) -> Iterat
     yield from _boots_seen(state, before, listing.items, settings)
 
 
-def settings_after(settings: Settings, fact: Fact) -> Settings:
-    return fact.settings if isinstance(fact, SettingsTaken) else settings
+def settings_after(settings: Settings, fact: facts.Fact) -> Settings:
+    return fact.settings if isinstance(fact, facts.SettingsTaken) else settings
 
 
 def after_decision(state: State, made: Plan, at: float, settings: Settings) -> State:

@@ -6,14 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nodemanager.core.model import worker_words
 from nodemanager.core.model.scheduling import SchedulerNode
-from nodemanager.core.model.worker_words import (
-    DRAIN,
-    NOT_RESPONDING,
-    PLANNED,
-    RESERVED,
-    worker_state,
-)
 from nodemanager.core.model.world import Listed, WorkerState
 
 WAITS_FOR_NODES = frozenset(
@@ -56,20 +50,20 @@ class SinfoNode:
     def node(self) -> SchedulerNode:
         return SchedulerNode(
             name=self.name,
-            state=worker_state(self.words),
-            draining=DRAIN in self.words,
-            reserved=not self.words.isdisjoint(RESERVED),
+            state=worker_words.worker_state(self.words),
+            draining=worker_words.DRAIN in self.words,
+            reserved=not self.words.isdisjoint(worker_words.RESERVED),
             reason=self.reason,
             said="+".join(sorted(self.words)),
             features=self.features,
             weight=self.weight,
             cores=self.cores,
-            responds=NOT_RESPONDING not in self.words,
+            responds=worker_words.NOT_RESPONDING not in self.words,
             ram_mb=self.ram_mb,
             free_cores=_left(self.cores, self.used_cores),
             free_ram_mb=_left(self.ram_mb, self.used_ram_mb),
-            planned=PLANNED in self.words
-            and worker_state(self.words - {PLANNED}) is WorkerState.IDLE,
+            planned=worker_words.PLANNED in self.words
+            and worker_words.worker_state(self.words - {worker_words.PLANNED}) is WorkerState.IDLE,
             started_at=self.started_at or None,
         )
 

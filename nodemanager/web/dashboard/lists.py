@@ -7,15 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+from nodemanager.core.explain import lists
 from nodemanager.core.explain.events import QUIET
-from nodemanager.core.explain.lists import (
-    DECISIONS,
-    MOST_ROWS,
-    ListKind,
-    TableRow,
-    UnknownColumnError,
-    Width,
-)
 from nodemanager.errors import JournalError
 from nodemanager.journal.story import Story
 from nodemanager.lib.logline import Json
@@ -75,21 +68,21 @@ def listed(
     rows = answer[kind.key]
     try:
         found = kind.chosen(rows, query)
-    except UnknownColumnError:
+    except lists.UnknownColumnError:
         query = {**query, "sort": ""}
         found = kind.chosen(rows, query)
-    sort, columns = query.get("sort", ""), kind.shown(Width.PAGE)
+    sort, columns = query.get("sort", ""), kind.shown(lists.Width.PAGE)
     fields = [(key, query.get(key, ""), _choices(kind, rows, key, query)) for key in kind.filters]
     done = query.get("only") == "done" if name == "decisions" else None
     html = part("filters", path, fields, query.get("q", ""), columns, sort, times, done)
-    html += part("shown_of", min(len(found), MOST_ROWS), len(rows), MOST_ROWS)
+    html += part("shown_of", min(len(found), lists.MOST_ROWS), len(rows), lists.MOST_ROWS)
     head = part("heads", columns, sort, lambda sort: urlencode({**query, "sort": sort}))
     wall = seen.decision.snapshot.wall
-    return table(kind, found[:MOST_ROWS], wall, problem, head), html, answer
+    return table(kind, found[: lists.MOST_ROWS], wall, problem, head), html, answer
 
 
 def _choices(
-    kind: ListKind, rows: list[TableRow], key: str, query: Mapping[str, str]
+    kind: lists.ListKind, rows: list[lists.TableRow], key: str, query: Mapping[str, str]
 ) -> list[tuple[str, int]]:
     """The values that one may choose rows by, with how many there are of each."""
     counts = Counter(str(one[key]) for one in rows if one[key])
@@ -122,7 +115,7 @@ def incident(source: Source, seen: ShownDecision, query: Mapping[str, str]) -> P
     caption = "One after the other, the oldest first"
     if len(done) > MOST_EVENTS:
         caption += f"; the first {MOST_EVENTS} of {len(done)}"
-    shown = table(DECISIONS, done[:MOST_EVENTS], span.end, problem or "nothing was done")
+    shown = table(lists.DECISIONS, done[:MOST_EVENTS], span.end, problem or "nothing was done")
     head = part("incident", seen.status.pool, span.times, span.query, tuple(RANGES), span.name)
     blocks = (
         Block("range", "", head, wide=True),

@@ -151,7 +151,7 @@ AZURE = (
         "D6",
         "on Azure a throttled call is a refused one",
         "cloud/azure/errors.py",
-        "        if self.status == 429:\n            return Throttled\n",
+        "        if self.status == 429:\n            return errors.Throttled\n",
         "",
         "tests/cloud/azure/test_deeds.py::test_each_of_azures_codes_has_its_meaning_d6_u6",
     ),

@@ -130,8 +130,8 @@ OPENSTACK = (
         "U6",
         "on OpenStack a 500 is a definite no",
         "cloud/openstack/errors.py",
-        "        return CloudError if status == 300 else super().meaning\n",
-        "        return BadRequest if status >= 500 else super().meaning\n",
+        "        return errors.CloudError if status == 300 else super().meaning\n",
+        "        return errors.BadRequest if status >= 500 else super().meaning\n",
         "tests/cloud/openstack/test_deeds.py::test_a_refusal_says_what_to_do_next_d6_u6",
     ),
     TextMutant(
