@@ -14,37 +14,23 @@ from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.lib import control
-from nodemanager.web.metrics import Metrics
-from nodemanager.web.server import ManagementServer
-from nodemanager.web.status import Board
 from tests.cases import cases
 from tests.commands.test_cli import invoke
-from tests.fakes.clock import ManualClock
+from tests.web.manager import TOKEN, Manager
 
 pytestmark = pytest.mark.socket
 
-TOKEN = "correct-horse-battery"
 MARK = Mark("ann", 1_700_000_000.0, "I am logged in")
 ME = getpass.getuser()
 
 
-class Served:
-    """A management server with a daemon that answers what the test wants."""
+class Served(Manager):
+    """A daemon that answers what the test wants, and its configuration."""
 
     def __init__(self, directory: Path) -> None:
-        self.clock = ManualClock()
-        self.board = Board(self.clock)
-        self.heard: list[Command] = []
-        self.reply = Reply(Result.DONE, "i-1 is so")
-        self.server = ManagementServer(
-            self.board,
-            Metrics("pool", self.clock),
-            listen=("127.0.0.1", 0),
-            control_socket=directory / "state" / control.NAME,
-            token=TOKEN,
-            healthy_for=600.0,
-            commands=self,
-        )
+        super().__init__(control_socket=directory / "state" / control.NAME)
+        self.heard = self.daemon.heard
+        self.daemon.reply = Reply(Result.DONE, "i-1 is so")
         (directory / "state").mkdir(mode=0o700)
         self.server.start()
         self.config = directory / "pool.cfg"
@@ -53,10 +39,6 @@ class Served:
             f"[Manage]\nport = {self.server.port}\nManagementToken = {TOKEN}\n",
             encoding="utf-8",
         )
-
-    def give(self, command: Command) -> Reply:
-        self.heard.append(command)
-        return self.reply
 
     def types(self, *words: str) -> tuple[int, str, str]:
         done = invoke(*words, "--config", self.config)
@@ -119,7 +101,7 @@ def test_without_a_needed_reason_it_is_a_usage_error_and_nothing_is_sent(
 
 @pytest.mark.parametrize("result", [Result.REFUSED, Result.UNKNOWN, Result.FAILED])
 def test_what_was_not_done_is_told_on_stderr_and_exits_1(result: Result, served: Served) -> None:
-    served.reply = Reply(result, "held (C9)")
+    served.daemon.reply = Reply(result, "held (C9)")
     code, out, err = served.types("drain", "i-1")
     assert (code, out) == (1, "")
     assert err.startswith("nodemanager: ")
@@ -128,12 +110,12 @@ def test_what_was_not_done_is_told_on_stderr_and_exits_1(result: Result, served:
 
 @pytest.mark.parametrize("result", [Result.ALREADY, Result.UNDER_WAY])
 def test_what_needs_no_doing_or_goes_on_exits_0(result: Result, served: Served) -> None:
-    served.reply = Reply(result, "i-1 is draining already, by ann")
+    served.daemon.reply = Reply(result, "i-1 is draining already, by ann")
     assert served.types("drain", "i-1") == (0, "i-1 is draining already, by ann\n", "")
 
 
 def test_what_the_daemon_says_can_move_no_cursor(served: Served) -> None:
-    served.reply = Reply(Result.ALREADY, "on hold: \x1b[2Jgone\u202e")
+    served.daemon.reply = Reply(Result.ALREADY, "on hold: \x1b[2Jgone\u202e")
     _, out, _ = served.types("hold", "i-1")
     assert out == "on hold: \\x1b[2Jgone\\u202e\n"
 
@@ -147,7 +129,7 @@ def test_what_the_daemon_says_can_move_no_cursor(served: Served) -> None:
     ids=["done", "refused"],
 )
 def test_as_json_it_prints_the_daemon_s_answer(reply: Reply, code: int, served: Served) -> None:
-    served.reply = reply
+    served.daemon.reply = reply
     done, out, err = served.types("drain", "i-1", "--json")
     assert (done, err) == (code, "")
     told = json.loads(out)

@@ -21,13 +21,13 @@ from nodemanager.errors import NodeManagerError
 from nodemanager.journal.explained import explanation, view_at
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.lib import control
-from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board
 from tests.cases import cases
 from tests.core.build import EPOCH
 from tests.fakes.clock import ManualClock
 from tests.journal.random_world import recorded
+from tests.web.manager import Manager
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ max_nodes = 3
 state_dir = {directory}/state
 [Manage]
 port = {port}
-ManagementToken = open-sesame-open-sesame
+ManagementToken = correct-horse-battery
 [Cloud]
 provider = dummy
 [Journal]
@@ -68,14 +68,7 @@ def server(journal: Path) -> Iterator[ManagementServer]:
     board = Board(ManualClock(), journal=journal)
     board.decision = view_at(journal)
     (journal.parent / "state").mkdir(mode=0o700, exist_ok=True)
-    made = ManagementServer(
-        board,
-        Metrics("main", board.clock),
-        listen=("127.0.0.1", 0),
-        control_socket=journal.parent / "state" / control.NAME,
-        token="open-sesame-open-sesame",
-        healthy_for=600.0,
-    )
+    made = Manager(board, control_socket=journal.parent / "state" / control.NAME).server
     made.start()
     yield made
     made.stop()

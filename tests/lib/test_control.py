@@ -13,30 +13,16 @@ import pytest
 
 from nodemanager.commands.client import Client, ClientError, NobodyThereError
 from nodemanager.config import reach
-from nodemanager.core.operate.replies import Command, Reply, Result
+from nodemanager.core.operate.replies import Command
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import ConfigError, StartError
 from nodemanager.lib import control
-from nodemanager.web.metrics import Metrics
 from nodemanager.web.server import ManagementServer
-from nodemanager.web.status import Board, Status
-from tests.fakes.clock import ManualClock
+from tests.web.manager import TOKEN, Daemon, Manager
 
 pytestmark = pytest.mark.socket
 
-TOKEN = "correct-horse-battery"
 ME = getpass.getuser()
-
-
-class Daemon:
-    """Hears commands."""
-
-    def __init__(self) -> None:
-        self.heard: list[Command] = []
-
-    def give(self, command: Command) -> Reply:
-        self.heard.append(command)
-        return Reply(Result.DONE, "it is so")
 
 
 Serve = Callable[..., ManagementServer]
@@ -61,20 +47,14 @@ def serve(home: Path, daemon: Daemon) -> Iterator[Serve]:
     def start(
         path: Path | None = None, port: int | None = None, *, takes_over: bool = True
     ) -> ManagementServer:
-        clock = ManualClock()
-        board = Board(clock)
-        now = clock.boottime()
-        board.replace(now, lambda: Status(made_at=now, pool="pool"))
-        server = ManagementServer(
-            board,
-            Metrics("pool", clock),
+        manager = Manager(
             listen=("127.0.0.1", port),
             control_socket=path or home / "state" / control.NAME,
             takes_over=takes_over,
-            token=TOKEN,
-            healthy_for=600.0,
             commands=daemon,
         )
+        manager.cycle()
+        server = manager.server
         server.start()
         started.append(server)
         return server
@@ -106,7 +86,7 @@ def test_a_command_over_the_socket_needs_no_token_and_is_by_whom_the_kernel_says
         Command(Verb.HOLD, ME, "it hangs", "zones/a/vm 7"),
         Command(Verb.PAUSE, f"ann as {ME}", "an upgrade"),
     ]
-    assert client(home).status()["pool"] == "pool"
+    assert client(home).status()["pool"] == "prod"
     assert "marks" in client(home).status(with_names=True)
 
 
@@ -155,7 +135,7 @@ def test_a_path_longer_than_a_sockets_may_be_serves_all_the_same(
     deep.mkdir(parents=True)
     serve(deep / control.NAME)
     monkeypatch.setenv("RUNTIME_DIRECTORY", f"{deep}:/elsewhere")
-    assert client(home).status()["pool"] == "pool"
+    assert client(home).status()["pool"] == "prod"
 
 
 def test_whoever_took_the_port_while_the_daemon_was_down_gets_nothing(home: Path) -> None:
@@ -177,7 +157,7 @@ def test_over_tcp_it_goes_where_it_is_told_to_and_with_the_token(
     server = serve(port=0)
     client(home, server.url).order(Verb.PAUSE, reason="x")
     assert [command.by for command in daemon.heard] == [ME]
-    assert client(home, f"{server.url}/").status(with_names=True)["pool"] == "pool"
+    assert client(home, f"{server.url}/").status(with_names=True)["pool"] == "prod"
 
 
 def test_a_socket_that_a_killed_daemon_left_is_nobody_and_the_next_one_takes_it(
@@ -191,7 +171,7 @@ def test_a_socket_that_a_killed_daemon_left_is_nobody_and_the_next_one_takes_it(
     with pytest.raises(NobodyThereError):
         client(home).status()
     serve()
-    assert client(home).status()["pool"] == "pool"
+    assert client(home).status()["pool"] == "prod"
 
 
 def test_a_dry_run_leaves_the_socket_to_the_daemon_that_has_it(home: Path, serve: Serve) -> None:
@@ -200,7 +180,7 @@ def test_a_dry_run_leaves_the_socket_to_the_daemon_that_has_it(home: Path, serve
     before = path.stat().st_ino
     serve(takes_over=False)
     assert path.stat().st_ino == before
-    assert client(home).status()["pool"] == "pool"
+    assert client(home).status()["pool"] == "prod"
 
 
 def test_a_file_in_the_sockets_place_is_left_alone_and_named(home: Path, serve: Serve) -> None:

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from falcon import inspect, testing
 from mock import Mock
 
-from nodemanager.web.metrics import Metrics
-from nodemanager.web.server import ManagementServer
-from nodemanager.web.status import Board
-from tests.fakes.clock import ManualClock
-
-TOKEN, READ_TOKEN = "correct-horse", "battery-staple"
+from tests.web.manager import READ_TOKEN, Manager
 
 
-def server(commands: Mock) -> ManagementServer:
-    clock = ManualClock()
-    return ManagementServer(
-        Board(clock),
-        Metrics("main", clock),
-        listen=("127.0.0.1", 0),
-        token=TOKEN,
-        read_token=READ_TOKEN,
-        healthy_for=600.0,
-        commands=commands,
-        reload=Mock(),
-    )
+def app(commands: Mock) -> Any:
+    return Manager(read_token=READ_TOKEN, commands=commands, reload=Mock()).server.app
 
 
 def api() -> list[tuple[str, str]]:
     """Every method and path of the API, with an id where it takes one."""
     return [
         (method.method, re.sub(r"{.*}", "i-1", route.path))
-        for route in inspect.inspect_routes(server(Mock()).app)
+        for route in inspect.inspect_routes(app(Mock()))
         for method in route.methods
         if route.path.startswith("/api/") and not method.internal
     ]
@@ -43,7 +29,7 @@ def api() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("method", "path"), api())
 def test_nobody_without_a_token_is_answered(method: str, path: str) -> None:
     commands = Mock()
-    client = testing.TestClient(server(commands).app)
+    client = testing.TestClient(app(commands))
 
     def status(**headers: str) -> int:
         answer = client.simulate_request(method, path, host="localhost", headers=headers, json={})

@@ -21,15 +21,10 @@ from nodemanager.core.operate.backlog import (
     marks_of,
     statuses,
 )
-from nodemanager.web.metrics import Metrics
-from nodemanager.web.server import ManagementServer
-from nodemanager.web.status import Board
 from tests.cases import cases
 from tests.core.build import World, world
-from tests.fakes.clock import ManualClock
+from tests.web.manager import WITH_TOKEN, Manager
 
-TOKEN = "correct-horse-battery"
-WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 ORDER = {
     "by": "eve",
     "pool": "main",
@@ -86,15 +81,8 @@ def daemon() -> Daemon:
 
 @pytest.fixture
 def url(daemon: Daemon) -> Iterator[str]:
-    clock = ManualClock()
-    server = ManagementServer(
-        Board(clock),
-        Metrics("main", clock),
-        listen=("127.0.0.1", 0),
-        token=TOKEN,
-        healthy_for=600.0,
-        commands=daemon,  # the backlog's half of it
-    )
+    # The backlog's half of the commands.
+    server = Manager(commands=daemon).server
     server.start()
     yield f"{server.url}/api/backlog"
     server.stop()

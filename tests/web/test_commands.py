@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,63 +12,11 @@ from nodemanager.core.model.annotations import PAUSE, Mark, Marks
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
-from nodemanager.web.metrics import Metrics
-from nodemanager.web.server import ManagementServer
-from nodemanager.web.status import Board, Status
 from tests.cases import cases
-from tests.fakes.clock import ManualClock
+from tests.web.manager import WITH_TOKEN, Manager
 
-TOKEN = "correct-horse-battery"
-WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 ABOUT = ["hold", "release", "drain", "run", "kill", "clean"]
 PATHS = [*(f"/api/{verb}/i-1" for verb in ABOUT), "/api/pause", "/api/resume", "/api/breaker/reset"]
-
-
-class Daemon:
-    """Hears commands, and answers what the test wants."""
-
-    def __init__(self) -> None:
-        self.heard: list[Command] = []
-        self.reply = Reply(Result.DONE, "it is so", record="r-1", node="i-1")
-
-    def give(self, command: Command) -> Reply:
-        self.heard.append(command)
-        return self.reply
-
-    def power(self, direction: str, nodes: str, by: str) -> bool:
-        self.heard.append(Command(Verb.RUN, by, nodes))
-        return True
-
-
-class Manager:
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.board = Board(self.clock)
-        self.metrics = Metrics("prod", self.clock)
-        self.daemon = Daemon()
-        self.server = ManagementServer(
-            self.board,
-            self.metrics,
-            listen=("127.0.0.1", 0),
-            token=TOKEN,
-            healthy_for=600.0,
-            commands=self.daemon,
-        )
-
-    def post(self, path: str, body: Any = None, **how: Any) -> requests.Response:
-        how.setdefault("headers", WITH_TOKEN)
-        return requests.post(self.server.url + path, json=body, timeout=5, **how)
-
-    def get(self, path: str, headers: dict[str, str] | None = None) -> requests.Response:
-        return requests.get(self.server.url + path, headers=headers, timeout=5)
-
-
-@pytest.fixture
-def manager() -> Iterator[Manager]:
-    made = Manager()
-    made.server.start()
-    yield made
-    made.server.stop()
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -234,8 +181,7 @@ def test_status_and_metrics_show_the_pause_and_the_orders(manager: Manager) -> N
     mark = Mark("name-of-ann", 1_700_000_000.0, "name-of-reason")
     marks = Marks({"name-of-r": mark}, {"name-of-a": mark, "name-of-b": mark}, {}, {PAUSE: mark})
     hosts = {"name-of-b": "name-of-host"}
-    status = Status(made_at=10.0, pool="prod", marks=marks, marked_at={PAUSE: 4.0}, hosts=hosts)
-    manager.board.replace(status.made_at, lambda: status)
+    manager.cycle(marks=marks, marked_at={PAUSE: 4.0}, hosts=hosts)
 
     shown = manager.get("/status.json")
     assert "name-of" not in shown.text
@@ -255,9 +201,6 @@ def test_status_and_metrics_show_the_pause_and_the_orders(manager: Manager) -> N
 
 def test_a_paused_daemon_is_healthy(manager: Manager) -> None:
     """Or systemd would restart it for having been told to stand still."""
-    status = Status(
-        made_at=manager.clock.boottime(), pool="prod", marks=Marks(pool={PAUSE: Mark("a", 1)})
-    )
-    manager.board.replace(status.made_at, lambda: status)
+    manager.cycle(marks=Marks(pool={PAUSE: Mark("a", 1)}))
     assert manager.get("/_health/ping", WITH_TOKEN).json() == {"health": "OK"}
     assert manager.get("/status.json").json()["pause"] == {"paused": True, "paused_s": None}

@@ -7,8 +7,7 @@ from functools import partial
 
 import pytest
 
-from nodemanager.core.explain.explain import DecisionView
-from nodemanager.core.model.annotations import NO_MARKS, PAUSE, Mark, Marks
+from nodemanager.core.model.annotations import PAUSE, Mark, Marks
 from nodemanager.core.model.reasons import Event
 from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.errors import CloudError
@@ -16,15 +15,9 @@ from nodemanager.lib.log import INFO
 from nodemanager.web.metrics import Metrics
 from nodemanager.web.observer import WebObserver
 from nodemanager.web.status import Board, Status
-from tests.core.build import World, world
+from tests.core.build import world
 from tests.fakes.clock import ManualClock
-
-
-def decision_on(made: World, marks: Marks = NO_MARKS) -> DecisionView:
-    """The world's newest decision as it is shown."""
-    assert made.decided is not None
-    assert made.last is not None
-    return DecisionView(made.decided, made.last, made.settings, marks=marks)
+from tests.web.manager import decision_on
 
 
 def shown_by(board: Board) -> Status:

@@ -22,15 +22,9 @@ from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.errors import QuotaExceeded, StartError
 from nodemanager.lib import log
 from nodemanager.lib.log import INFO
-from nodemanager.web.metrics import Metrics
-from nodemanager.web.server import ManagementServer
-from nodemanager.web.status import Board, NodeCounts, PollStatus, Status
+from nodemanager.web.status import NodeCounts, PollStatus, Status
 from tests.cases import cases
-from tests.fakes.clock import ManualClock
-
-TOKEN = "correct-horse-battery"
-WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
-HEALTHY_FOR = 600.0
+from tests.web.manager import HEALTHY_FOR, TOKEN, WITH_TOKEN, Manager
 
 FORERUNNERS_KEYS = {
     "nodes_booting",
@@ -64,48 +58,12 @@ FAILURES: tuple[tuple[Event, dict[str, Any]], ...] = (
 )
 
 
-class Manager:
-    """A management server on a free port, with the clock in our hands."""
-
-    def __init__(self, token: str | None = TOKEN) -> None:
-        self.clock = ManualClock()
-        self.board = Board(self.clock)
-        self.metrics = Metrics("prod", self.clock)
-        self.server = ManagementServer(
-            self.board,
-            self.metrics,
-            listen=("127.0.0.1", 0),
-            token=token,
-            healthy_for=HEALTHY_FOR,
-        )
-
-    def get(self, path: str, headers: dict[str, str] | None = None) -> requests.Response:
-        return requests.get(self.server.url + path, headers=headers, timeout=5)
-
-    def refused(self, server: str, reason: str) -> float | None:
-        """How many requests its metrics say that it refused."""
-        families = text_string_to_metric_families(self.get("/metrics").text)
-        for family in families:
-            for sample in family.samples:
-                if sample.name == "nodemanager_requests_refused_total" and sample.labels == {
-                    "server": server,
-                    "reason": reason,
-                }:
-                    return sample.value
-        return None
-
-    def cycle(self, **fields: object) -> Status:
-        status = Status(made_at=self.clock.boottime(), pool="prod", **fields)  # type: ignore[arg-type]
-        self.board.replace(status.made_at, lambda: status)
-        return status
-
-
-@pytest.fixture
-def manager() -> Iterator[Manager]:
-    manager = Manager()
-    manager.server.start()
-    yield manager
-    manager.server.stop()
+def refusals(manager: Manager, server: str, reason: str) -> float | None:
+    """How many requests its metrics say that it refused."""
+    manager.get("/metrics")
+    return manager.metrics.registry.get_sample_value(
+        "nodemanager_requests_refused_total", {"server": server, "reason": reason}
+    )
 
 
 @pytest.fixture
@@ -145,7 +103,7 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
         under_way={"setup": 1},
     )
     manager.clock.advance(2)
-    shown = manager.get("/status.json", WITH_TOKEN).json()
+    shown = manager.ask("/status.json").json()
     assert shown.keys() >= FORERUNNERS_KEYS
     assert [shown[f"nodes_{name}"] for name in ("booting", "unpaired", "busy", "idle")] == [
         1,
@@ -284,7 +242,7 @@ def test_without_the_token_status_is_counts_and_names_nothing(manager: Manager) 
         "others": [{"reason": "writes_fail", "open_s": manager.clock.boottime() - 1.0}],
     }
     assert answer.json()["orders"]["hold"] == 1
-    told = manager.get("/status.json", WITH_TOKEN).json()
+    told = manager.ask("/status.json").json()
     assert (told["account"], told["store"]) == ("name-of-account", "name-of-store")
     lease = {"role": "active", "token": 7, "until": "1970-01-01T00:01:40.000Z"}
     assert answer.json()["lease"] == lease
@@ -470,7 +428,7 @@ def test_counts_are_told_under_our_own_names_only(
     assert answer.status_code == expected
     if expected == 421:
         assert answer.json()["title"] == "wrong host"
-        assert manager.refused("management", "wrong_host") == 1
+        assert refusals(manager, "management", "wrong_host") == 1
 
 
 def test_what_was_refused_is_counted_and_logged_once_a_minute(
@@ -481,9 +439,9 @@ def test_what_was_refused_is_counted_and_logged_once_a_minute(
     for _ in range(20):
         manager.get("/_health/ping", {"Authorization": "Bearer guessed"})
     manager.get("/_health/ping")
-    assert manager.refused("management", "wrong_token") == 20
-    assert manager.refused("management", "no_token") == 1
-    assert manager.refused("management", "wrong_host") == 0
+    assert refusals(manager, "management", "wrong_token") == 20
+    assert refusals(manager, "management", "no_token") == 1
+    assert refusals(manager, "management", "wrong_host") == 0
     said = [line for line in map(log.fields_of, caplog.records) if line]
     refused = [line for line in said if line["event"] == Event.REQUEST_REFUSED]
     assert [(line["reason"], line["address"]) for line in refused] == [
@@ -494,16 +452,11 @@ def test_what_was_refused_is_counted_and_logged_once_a_minute(
 
 
 def test_a_taken_port_names_the_address_and_the_option(manager: Manager) -> None:
-    with pytest.raises(StartError) as refused:
-        ManagementServer(
-            manager.board,
-            manager.metrics,
-            listen=(manager.server.address, manager.server.port),
-            token=None,
-            healthy_for=1,
-        ).start()
-    assert f"127.0.0.1 port {manager.server.port}" in str(refused.value)
-    assert "[Manage] port" in str(refused.value)
+    taken = (manager.server.address, manager.server.port)
+    with pytest.raises(StartError) as caught:
+        Manager(listen=taken).server.start()
+    assert f"127.0.0.1 port {manager.server.port}" in str(caught.value)
+    assert "[Manage] port" in str(caught.value)
 
 
 def test_an_error_of_ours_is_a_json_500_and_one_line_without_the_query(
@@ -595,7 +548,7 @@ def test_readers_never_see_half_a_picture(manager: Manager) -> None:
 
 def test_a_client_that_says_nothing_keeps_nobody_from_the_health_answer(manager: Manager) -> None:
     with socket.create_connection((manager.server.address, manager.server.port)) as silent:
-        assert manager.get("/_health/ping", WITH_TOKEN).status_code == 200
+        assert manager.ask("/_health/ping").status_code == 200
         assert silent.fileno() > 0
 
 

@@ -12,30 +12,14 @@ from falcon import testing
 
 from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.model.annotations import Marks
-from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.web.dashboard.history import ChartHistory
-from nodemanager.web.metrics import Metrics
-from nodemanager.web.observer import WebObserver
-from nodemanager.web.server import ManagementServer
 from nodemanager.web.status import Board
 from tests.core.build import World, world
 from tests.fakes.clock import ManualClock
+from tests.web.manager import READ_TOKEN, TOKEN, Manager, decision_on
 
-TOKEN, READ_TOKEN = "correct-horse", "battery-staple"
 HOST = "127.0.0.1:8989"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-
-
-class Daemon:
-    """Hears commands, and answers what the test wants."""
-
-    def __init__(self) -> None:
-        self.heard: list[Command] = []
-        self.reply = Reply(Result.DONE, "it is so", node="i-7")
-
-    def give(self, command: Command) -> Reply:
-        self.heard.append(command)
-        return self.reply
 
 
 def small(nodes: int = 2) -> World:
@@ -57,23 +41,17 @@ class Console:
         token: str | None = TOKEN,
         public_url: str | None = None,
     ) -> None:
-        self.clock = ManualClock()
-        self.board = Board(self.clock, journal=journal)
         self.history = ChartHistory()
-        self.daemon = Daemon()
-        metrics = Metrics("main", self.clock)
-        self.observer = WebObserver(self.board, metrics, self.history)
-        self.server = ManagementServer(
-            self.board,
-            metrics,
-            listen=("127.0.0.1", 0),
+        made = Manager(
+            Board(ManualClock(), journal=journal),
+            self.history,
             token=token,
             read_token=READ_TOKEN if token else None,
             public_url=public_url,
             healthy_for=60.0,
-            commands=self.daemon,
-            charts=self.history,
         )
+        self.clock, self.board, self.daemon = made.clock, made.board, made.daemon
+        self.observer, self.server = made.observer, made.server
         self.client = testing.TestClient(self.server.app)
         self.cookie: str | None = None
 
@@ -81,10 +59,9 @@ class Console:
         """Show the next decision about that world; `flags` are the snapshot's."""
         made.flags |= flags
         made.settle()
-        assert made.last is not None
-        assert made.decided is not None
-        marks = replace(marks or Marks(), pool=made.decided.pool_marks)
-        decision = DecisionView(made.decided, made.last, made.settings, marks=marks)
+        decision = decision_on(made)
+        marks = replace(marks or Marks(), pool=decision.snapshot.pool_marks)
+        decision = replace(decision, marks=marks)
         self.observer.show(decision)
         return decision
 
