@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from nodemanager import errors
 from nodemanager.cloud.azure.errors import Refusal as Azure
 from nodemanager.cloud.gce.errors import Refusal as Gce
 from nodemanager.cloud.refusal import CodedRefusal
-from nodemanager.errors import (
-    BadRequest,
-    CapacityUnavailable,
-    CloudError,
-    FamilyQuotaExceeded,
-    QuotaExceeded,
-    SpotQuotaExceeded,
-    Unauthorized,
-)
 from tests.cases import cases
 
 
@@ -32,22 +24,25 @@ def of_azure(name: str, code: str = "OperationNotAllowed") -> Azure:
 @cases(
     ("refusal", "meaning"),
     {
-        "gce": (of_google("CPUS"), QuotaExceeded),
-        "gce-everywhere": (of_google("CPUS_ALL_REGIONS"), QuotaExceeded),
-        "gce-addresses": (of_google("IN_USE_ADDRESSES"), QuotaExceeded),
-        "gce-family": (of_google("C3_CPUS"), FamilyQuotaExceeded),
-        "gce-gpus": (of_google("NVIDIA_T4_GPUS"), FamilyQuotaExceeded),
-        "gce-spot-gpu": (of_google("PREEMPTIBLE_NVIDIA_L4_GPUS"), FamilyQuotaExceeded),
-        "gce-spot": (of_google("PREEMPTIBLE_CPUS"), SpotQuotaExceeded),
-        "gce-unnamed": (Gce("quotaExceeded", "no metric", 403), QuotaExceeded),
-        "azure": (of_azure("Total Regional Cores"), QuotaExceeded),
-        "azure-family": (of_azure("standardNDSFamily Cores"), FamilyQuotaExceeded),
-        "azure-code": (of_azure("standardDSv3Family Cores", "QuotaExceeded"), FamilyQuotaExceeded),
-        "azure-spot": (of_azure("LowPriorityCores"), SpotQuotaExceeded),
+        "gce": (of_google("CPUS"), errors.QuotaExceeded),
+        "gce-everywhere": (of_google("CPUS_ALL_REGIONS"), errors.QuotaExceeded),
+        "gce-addresses": (of_google("IN_USE_ADDRESSES"), errors.QuotaExceeded),
+        "gce-family": (of_google("C3_CPUS"), errors.FamilyQuotaExceeded),
+        "gce-gpus": (of_google("NVIDIA_T4_GPUS"), errors.FamilyQuotaExceeded),
+        "gce-spot-gpu": (of_google("PREEMPTIBLE_NVIDIA_L4_GPUS"), errors.FamilyQuotaExceeded),
+        "gce-spot": (of_google("PREEMPTIBLE_CPUS"), errors.SpotQuotaExceeded),
+        "gce-unnamed": (Gce("quotaExceeded", "no metric", 403), errors.QuotaExceeded),
+        "azure": (of_azure("Total Regional Cores"), errors.QuotaExceeded),
+        "azure-family": (of_azure("standardNDSFamily Cores"), errors.FamilyQuotaExceeded),
+        "azure-code": (
+            of_azure("standardDSv3Family Cores", "QuotaExceeded"),
+            errors.FamilyQuotaExceeded,
+        ),
+        "azure-spot": (of_azure("LowPriorityCores"), errors.SpotQuotaExceeded),
     },
 )
 def test_a_quota_concerns_all_nodes_those_of_a_family_or_spot_nodes(
-    refusal: CodedRefusal, meaning: type[CloudError]
+    refusal: CodedRefusal, meaning: type[errors.CloudError]
 ) -> None:
     error = refusal.typed("create n1")
     assert type(error) is meaning
@@ -57,13 +52,13 @@ def test_a_quota_concerns_all_nodes_those_of_a_family_or_spot_nodes(
 @pytest.mark.parametrize(
     ("code", "meaning"),
     [
-        ("SpotPriceGreaterThanProvidedMaxPrice", CapacityUnavailable),
-        ("SubscriptionDisabled", Unauthorized),
-        ("VMMarketplaceInvalidInput", BadRequest),
+        ("SpotPriceGreaterThanProvidedMaxPrice", errors.CapacityUnavailable),
+        ("SubscriptionDisabled", errors.Unauthorized),
+        ("VMMarketplaceInvalidInput", errors.BadRequest),
     ],
 )
 def test_azures_words_for_an_operation_that_failed_are_known(
-    code: str, meaning: type[CloudError]
+    code: str, meaning: type[errors.CloudError]
 ) -> None:
     """CL4: each was an error of which nobody knew whether it had an effect."""
     assert type(Azure(code, "as it says", 409).typed("create n1")) is meaning

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 import requests
 
 from nodemanager.records.sql import SqlRecordStore
@@ -132,12 +131,6 @@ def serving(database: str) -> Iterator[Api]:
     yield Api(server.url, clock)
     server.stop()
     store.close()
-
-
-@pytest.fixture
-def api(tmp_path) -> Iterator[Api]:
-    with serving(f"sqlite:///{tmp_path}/registry.db") as api:
-        yield api
 
 
 def at(clock: ManualClock) -> str:

@@ -15,19 +15,10 @@ from typing import Any
 
 import pytest
 
+from nodemanager import errors
 from nodemanager.cloud.tags import HOLD_TAG, SIZE_TAG
 from nodemanager.core.model.world import CloudNode, CloudState, Outcome
 from nodemanager.core.plan.availability import client_token
-from nodemanager.errors import (
-    BadRequest,
-    CloudError,
-    ForeignAnswer,
-    IncompleteListing,
-    MalformedId,
-    PlaceFull,
-    Throttled,
-    Unauthorized,
-)
 from tests.cloud.orders import finished
 from tests.cloud.site import CloudSite
 
@@ -61,13 +52,13 @@ def test_pages_that_come_again_are_no_listing(site: CloudSite) -> None:
 
     listing = site.listings[-1]
     site.server.fault(listing, times=99, after=again)
-    with pytest.raises(IncompleteListing):
+    with pytest.raises(errors.IncompleteListing):
         site.driver.list_nodes()
     assert 2 <= len(first) <= 3
     site.server.heal(listing)
     site.server.fault(listing, after=lambda reply: reply)
     site.server.fault(listing, before=site.failed)
-    with pytest.raises(CloudError) as caught:
+    with pytest.raises(errors.CloudError) as caught:
         site.driver.list_nodes()
     assert not caught.value.definite
     assert len(site.driver.list_nodes().items) == 3
@@ -81,15 +72,15 @@ def test_an_operator_s_hold_on_a_node_is_a_tag_of_it(site: CloudSite) -> None:
 
 
 NOT_WHOLE = (
-    (200, "", (IncompleteListing,)),
-    (200, "<html>Welcome</html>", (IncompleteListing, ForeignAnswer)),
-    (200, "[]", (IncompleteListing, ForeignAnswer)),
-    (200, "{}", (IncompleteListing, ForeignAnswer)),
-    (204, "", (IncompleteListing, ForeignAnswer)),
-    (302, "", (ForeignAnswer,)),
-    (404, "<html>nginx</html>", (ForeignAnswer,)),
-    (502, "<html>nginx</html>", (CloudError,)),
-    (429, "<html>nginx</html>", (Throttled,)),
+    (200, "", (errors.IncompleteListing,)),
+    (200, "<html>Welcome</html>", (errors.IncompleteListing, errors.ForeignAnswer)),
+    (200, "[]", (errors.IncompleteListing, errors.ForeignAnswer)),
+    (200, "{}", (errors.IncompleteListing, errors.ForeignAnswer)),
+    (204, "", (errors.IncompleteListing, errors.ForeignAnswer)),
+    (302, "", (errors.ForeignAnswer,)),
+    (404, "<html>nginx</html>", (errors.ForeignAnswer,)),
+    (502, "<html>nginx</html>", (errors.CloudError,)),
+    (429, "<html>nginx</html>", (errors.Throttled,)),
 )
 """Status and text of what is no cloud's answer, and the errors that it may be."""
 
@@ -102,12 +93,12 @@ def test_what_is_not_wholly_the_cloud_s_answer_is_no_listing(
     made(site)
     listing = site.listings[-1]
     answers = [(site.plain(status, text), kinds) for status, text, kinds in NOT_WHOLE]
-    answers += [(site.failed, (CloudError,)), (site.forbidden, (Unauthorized,))]
-    answers += [(site.throttled, (Throttled,))]
+    answers += [(site.failed, (errors.CloudError,)), (site.forbidden, (errors.Unauthorized,))]
+    answers += [(site.throttled, (errors.Throttled,))]
     for answer, kinds in answers:
         before = len(site.server.called(listing))
         site.server.fault(listing, before=answer)
-        with pytest.raises(CloudError) as caught:
+        with pytest.raises(errors.CloudError) as caught:
             site.driver.list_nodes()
         assert type(caught.value) in kinds, answer()
         # No request is sent again.
@@ -151,7 +142,7 @@ def test_only_the_cloud_s_own_not_found_denies_a_node_d3(site: CloudSite) -> Non
     for ask, how in [*cases, (site.driver.ask, nothing)]:
         for action in (site.show, site.destroy):
             site.server.fault(action, before=how)
-        with pytest.raises(CloudError):
+        with pytest.raises(errors.CloudError):
             ask(node.id)
         for action in (site.show, site.destroy):
             site.server.heal(action)
@@ -164,7 +155,7 @@ def test_an_answer_about_another_node_is_no_answer(site: CloudSite) -> None:
     node = made(site)
     other = node.id[:-4] + ("7777" if node.id[-4:] != "7777" else "5555")
     site.server.fault(site.show, after=site.another(node.id, other))
-    with pytest.raises(ForeignAnswer):
+    with pytest.raises(errors.ForeignAnswer):
         site.driver.ask(node.id)
 
 
@@ -172,7 +163,7 @@ def test_an_answer_about_another_node_is_no_answer(site: CloudSite) -> None:
 @pytest.mark.parametrize("odd", ["", "detail", "i-0abc", "0", "-1", "1" * 21, "../1"])
 def test_an_id_that_no_node_can_have_is_asked_of_nobody_p1a(site: CloudSite, odd: str) -> None:
     for ask in (site.driver.ask, site.driver.destroy, site.driver.pins):
-        with pytest.raises(MalformedId):
+        with pytest.raises(errors.MalformedId):
             ask(odd)
     assert site.server.called(site.show) == []
 
@@ -197,7 +188,7 @@ def test_no_create_is_sent_twice_whatever_libcloud_is_told_to_repeat(
 
     answers = {"throttled": site.throttled, "redirect": moved, "cut": lambda: None}
     site.server.fault(site.create, times=9, before=answers[how])
-    with pytest.raises(CloudError) as caught:
+    with pytest.raises(errors.CloudError) as caught:
         site.open(timeout=3.0).create(site.order())
     assert caught.value.definite is (how == "throttled")
     assert len(site.server.called(site.create)) == 1
@@ -210,7 +201,7 @@ def test_no_secret_of_a_node_is_in_an_error(
     caplog.set_level(logging.DEBUG)
     coded = base64.b64encode(data.encode()).decode()
     site.server.fault(site.create, before=site.said(f"bad value '{coded}' or {data.strip()}"))
-    with pytest.raises(BadRequest) as caught:
+    with pytest.raises(errors.BadRequest) as caught:
         site.driver.create(replace(site.order(), user_data=data))
     told = "".join(traceback.format_exception(caught.value)) + caplog.text
     assert "bad value" in told
@@ -244,7 +235,7 @@ def test_once_the_create_has_begun_no_error_says_that_nothing_was_made_u6(site: 
         asked = site.order()
         node = site.driver.create(asked)
         assert (node.tags, node.problems) == (asked.tags, ())
-        with pytest.raises(CloudError):
+        with pytest.raises(errors.CloudError):
             site.driver.finish(node.pending, None)
         assert site.driver.finish(node.pending, None) is None
         assert site.driver.ask(node.id) is not None
@@ -261,7 +252,7 @@ def test_a_create_that_is_found_by_its_name_is_followed_to_its_end(
         site.fill(site.places[0])
     asked = site.order()
     site.server.fault(site.create, after=site.cut)
-    with pytest.raises(CloudError) as caught:
+    with pytest.raises(errors.CloudError) as caught:
         site.driver.create(asked)
     assert not caught.value.definite
     site.forget_requests()
@@ -271,7 +262,7 @@ def test_a_create_that_is_found_by_its_name_is_followed_to_its_end(
     site.due()
     ended = site.open().finish(found.pending, None)
     if fails:
-        assert isinstance(ended, CloudError)
+        assert isinstance(ended, errors.CloudError)
         assert not ended.definite
     else:
         assert ended is None
@@ -282,7 +273,7 @@ def test_an_image_that_we_may_not_ask_for_stops_no_boot_and_a_wait_puts_it_off(
     site: CloudSite,
 ) -> None:
     site.server.fault(site.image, times=2, before=site.throttled)
-    with pytest.raises(Throttled):
+    with pytest.raises(errors.Throttled):
         site.driver.check_image()
     site.server.heal(site.image)
     site.server.fault(site.image, times=9, before=site.forbidden)
@@ -299,7 +290,7 @@ def test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node_d6(
     site.fill(first)
     asked = replace(site.order(), place=first)
     life = str(asked.tags.incarnation)
-    with pytest.raises(PlaceFull) as full:
+    with pytest.raises(errors.PlaceFull) as full:
         finished(driver, replace(asked, client_token=client_token(life, first)))
     assert (full.value.place, full.value.definite) == (first, True)
     assert driver.list_nodes().items == ()
@@ -330,13 +321,13 @@ def test_a_node_that_is_being_deleted_is_stopping_and_then_not_there(site: Cloud
 def test_a_destroy_that_is_refused_is_a_typed_error(site: CloudSite) -> None:
     node = made(site)
     for how, kind in (
-        (site.failed, CloudError),
-        (site.forbidden, Unauthorized),
-        (site.throttled, Throttled),
-        (site.said("protected"), BadRequest),
+        (site.failed, errors.CloudError),
+        (site.forbidden, errors.Unauthorized),
+        (site.throttled, errors.Throttled),
+        (site.said("protected"), errors.BadRequest),
     ):
         site.server.fault(site.destroy, before=how)
-        with pytest.raises(CloudError) as caught:
+        with pytest.raises(errors.CloudError) as caught:
             site.driver.destroy(node.id)
         assert type(caught.value) is kind
     assert site.driver.ask(node.id) is not None

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.nodes_api import NOBODY, Api, api, quotes, serving
+from tests.contract.nodes_api import NOBODY, Api, quotes, serving
 from tests.contract.stores import running_postgres
-
-__all__ = ["api"]
 
 
 @quotes("list: limit 100 by default, at most 1000")

@@ -14,19 +14,7 @@ import requests
 
 from tests.cases import cases
 from tests.contract import test_nodes_list_wire
-from tests.contract.nodes_api import (
-    CONTRACT,
-    NOBODY,
-    NOT_BUILT,
-    QUOTED,
-    TOKEN,
-    api,
-    at,
-    flat,
-    quotes,
-)
-
-__all__ = ["api"]
+from tests.contract.nodes_api import CONTRACT, NOBODY, NOT_BUILT, QUOTED, TOKEN, at, flat, quotes
 
 
 @quotes(

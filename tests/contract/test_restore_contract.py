@@ -9,20 +9,12 @@ import pytest
 from nodemanager.core.model.world import Guarantee
 from nodemanager.errors import Conflict, SlotTaken, StoreRefused
 from nodemanager.records import freed
-from tests.contract.stores import (
-    cas_stores,
-    claim,
-    every_store,
-    pinged,
-    read,
-    real_cas_stores,
-    real_stores,
-)
+from tests.contract import stores
 
 
-@every_store
+@stores.every_store
 def test_a_store_says_whether_it_can_tell_late_pings(backend):
-    record = pinged(backend)
+    record = stores.pinged(backend)
     backend.store.clean(record, "stale_slot")
     assert backend.store.late_pings() == ()
     assert backend.ping(record).status_code == 401
@@ -30,9 +22,9 @@ def test_a_store_says_whether_it_can_tell_late_pings(backend):
     assert len(backend.store.late_pings()) == (1 if remembers else 0)
 
 
-@cas_stores
+@stores.cas_stores
 def test_a_freed_lifes_ping_is_refused_like_any_wrong_secret_and_remembered(backend):
-    record = pinged(backend, instance_id="i-1", local_ipv4="10.1.2.3")
+    record = stores.pinged(backend, instance_id="i-1", local_ipv4="10.1.2.3")
     free = backend.store.clean(record, "stale_slot")
     refused = backend.ping(record, instance_id="i-1", local_ipv4="10.1.2.3")
     guessed = backend.ping(replace(record, ping_secret="guessed"))
@@ -43,13 +35,13 @@ def test_a_freed_lifes_ping_is_refused_like_any_wrong_secret_and_remembered(back
     assert (late.instance_id, late.address) == ("i-1", "10.1.2.3")
     assert free.modified_at == pytest.approx(late.freed_at, abs=5)
     assert late.freed_at <= late.at
-    assert read(backend, record) == free
+    assert stores.read(backend, record) == free
     assert record.ping_secret not in repr(late)
 
 
-@cas_stores
+@stores.cas_stores
 def test_of_a_freed_lifes_pings_the_newest_is_told(backend):
-    record = pinged(backend)
+    record = stores.pinged(backend)
     backend.store.clean(record, "stale_slot")
     backend.ping(record, instance_id="i-1")
     (first,) = backend.store.late_pings()
@@ -60,33 +52,35 @@ def test_of_a_freed_lifes_pings_the_newest_is_told(backend):
     assert second.freed_at == first.freed_at
 
 
-@cas_stores
+@stores.cas_stores
 def test_a_freed_life_is_known_behind_the_next_ones(backend):
-    first = pinged(backend)
-    second = backend.store.claim(backend.store.clean(first, "stale_slot"), claim())
+    first = stores.pinged(backend)
+    second = backend.store.claim(backend.store.clean(first, "stale_slot"), stores.claim())
     assert backend.ping(second).status_code == 200
     assert backend.ping(first).status_code == 401
-    third = backend.store.claim(backend.store.clean(read(backend, first), "x"), claim())
+    third = backend.store.claim(
+        backend.store.clean(stores.read(backend, first), "x"), stores.claim()
+    )
     assert backend.ping(second).status_code == 401
     assert [late.incarnation for late in backend.store.late_pings()] == [
         first.incarnation,
         second.incarnation,
     ]
-    assert read(backend, first) == third
+    assert stores.read(backend, first) == third
 
 
-@real_cas_stores
+@stores.real_cas_stores
 def test_a_freed_life_is_known_after_its_record_was_deleted(backend):
-    record = pinged(backend)
+    record = stores.pinged(backend)
     backend.store.clean(record, "stale_slot")
     backend.write_by_hand("DELETE FROM nodes WHERE uuid = :u", u=record.uuid)
     assert backend.ping(record).status_code == 404
     assert [late.record for late in backend.store.late_pings()] == [record.uuid]
 
 
-@real_cas_stores
+@stores.real_cas_stores
 def test_a_freed_life_is_forgotten_after_its_time(backend):
-    old, new = (pinged(backend, local_ipv4=address) for address in ("10.0.0.1", "10.0.0.2"))
+    old, new = (stores.pinged(backend, local_ipv4=address) for address in ("10.0.0.1", "10.0.0.2"))
     backend.store.clean(old, "stale_slot")
     backend.ping(old)
     backend.write_by_hand(
@@ -99,24 +93,24 @@ def test_a_freed_life_is_forgotten_after_its_time(backend):
     assert [late.record for late in backend.store.late_pings()] == [new.uuid]
 
 
-@real_cas_stores
+@stores.real_cas_stores
 def test_a_ping_whose_fields_can_not_be_read_is_a_late_ping_all_the_same(backend):
-    record = pinged(backend)
+    record = stores.pinged(backend)
     backend.store.clean(record, "stale_slot")
     assert backend.ping(record, instance_id="x" * 300).status_code == 401
     (late,) = backend.store.late_pings()
     assert late.instance_id is None
 
 
-@real_stores
+@stores.real_stores
 def test_a_restored_record_is_what_it_was_and_its_node_pings_again(backend):
-    before = pinged(
+    before = stores.pinged(
         backend, instance_id="i-1", local_ipv4="10.1.2.3", worker_state="busy", total_ram_mb="512"
     )
     free = backend.store.clean(before, "stale_slot")
     assert backend.ping(before).status_code == 401
     after = backend.store.restore(free, before)
-    assert after == read(backend, before)
+    assert after == stores.read(backend, before)
     stamps = ("first_ping_at", "last_ping_at")
     for stamp in stamps:
         assert getattr(after, stamp) == pytest.approx(getattr(before, stamp), abs=1e-5)
@@ -129,54 +123,54 @@ def test_a_restored_record_is_what_it_was_and_its_node_pings_again(backend):
     assert backend.store.late_pings() == ()
 
 
-@every_store
+@stores.every_store
 def test_a_restored_record_can_be_freed_and_restored_again(backend):
-    before = pinged(backend)
+    before = stores.pinged(backend)
     once = backend.store.restore(backend.store.clean(before, "stale_slot"), before)
     free = backend.store.clean(once, "stale_slot")
     assert backend.ping(before).status_code == 401
     assert backend.store.restore(free, once).claim == before.claim
 
 
-@every_store
+@stores.every_store
 def test_a_record_that_was_claimed_since_is_not_restored(backend):
-    before = pinged(backend)
+    before = stores.pinged(backend)
     free = backend.store.clean(before, "stale_slot")
-    claimed = backend.store.claim(free, claim())
+    claimed = backend.store.claim(free, stores.claim())
     with pytest.raises(Conflict):
         backend.store.restore(free, before)
     with pytest.raises(StoreRefused):
         backend.store.restore(claimed, before)
-    assert read(backend, before) == claimed
+    assert stores.read(backend, before) == claimed
 
 
-@every_store
+@stores.every_store
 def test_a_record_whose_slot_is_anothers_by_now_is_not_restored(backend):
-    before = pinged(backend)
+    before = stores.pinged(backend)
     free = backend.store.clean(before, "stale_slot")
-    other = backend.store.create(claim())
+    other = backend.store.create(stores.claim())
     assert other.slot_number == before.slot_number
     with pytest.raises(SlotTaken, match=other.uuid):
         backend.store.restore(free, before)
-    assert read(backend, before) == free
-    assert read(backend, other) == other
+    assert stores.read(backend, before) == free
+    assert stores.read(backend, other) == other
 
 
-@cas_stores
+@stores.cas_stores
 def test_an_address_that_is_anothers_by_now_stays_there(backend):
-    before = pinged(backend, local_ipv4="10.1.2.3")
-    spare = backend.store.create(claim())
+    before = stores.pinged(backend, local_ipv4="10.1.2.3")
+    spare = backend.store.create(stores.claim())
     free = backend.store.clean(before, "stale_slot")
     assert backend.ping(spare, local_ipv4="10.1.2.3").status_code == 200
     after = backend.store.restore(free, before)
     assert after.ip_address is None
     assert after.slot_number == before.slot_number
-    assert read(backend, spare).ip_address == "10.1.2.3"
+    assert stores.read(backend, spare).ip_address == "10.1.2.3"
 
 
-@every_store
+@stores.every_store
 def test_a_pre_image_that_is_not_whole_restores_nothing(backend):
-    before = pinged(backend)
+    before = stores.pinged(backend)
     free = backend.store.clean(before, "stale_slot")
     for spoilt in (
         replace(before, ping_secret=None, info={}),
@@ -185,13 +179,13 @@ def test_a_pre_image_that_is_not_whole_restores_nothing(backend):
     ):
         with pytest.raises(StoreRefused):
             backend.store.restore(free, spoilt)
-        assert read(backend, before) == free
+        assert stores.read(backend, before) == free
 
 
-@real_cas_stores
+@stores.real_cas_stores
 def test_a_freed_life_is_known_for_days_u8(backend):
     """A node that was cut off, and pings again six days later, is told of all the same."""
-    old, new = (pinged(backend, local_ipv4=address) for address in ("10.0.0.1", "10.0.0.2"))
+    old, new = (stores.pinged(backend, local_ipv4=address) for address in ("10.0.0.1", "10.0.0.2"))
     backend.store.clean(old, "stale_slot")
     backend.write_by_hand("UPDATE freed SET freed_at = freed_at - :days", days=6 * 86400 * 10**9)
     backend.store.clean(new, "stale_slot")

@@ -6,30 +6,20 @@ import itertools
 from dataclasses import dataclass, replace
 
 from nodemanager.cloud.api import CreateOrder
-from nodemanager.core.model.world import (
-    NO_TAGS,
-    CloudNode,
-    CloudState,
-    Leftover,
-    LeftoverKind,
-    Listed,
-    Outcome,
-    Size,
-    Tags,
-)
+from nodemanager.core.model import world
 from nodemanager.errors import BadRequest, CloudError, LeftAlone, PlaceFull
 from nodemanager.lib.clock import Clock
 from tests.fakes.script import Scripted
 
-SMALL = Size("small", "small", cores=1, ram_mb=2000, scratch_mb=1000, price=0.1)
-LARGE = Size("large", "large", cores=8, ram_mb=16000, scratch_mb=9000, price=0.8)
+SMALL = world.Size("small", "small", cores=1, ram_mb=2000, scratch_mb=1000, price=0.1)
+LARGE = world.Size("large", "large", cores=8, ram_mb=16000, scratch_mb=9000, price=0.8)
 
 
 @dataclass
 class Machine:
     """One machine of the cloud, as it really is. `listed` is False where lists leave it out."""
 
-    node: CloudNode
+    node: world.CloudNode
     user_data: str = ""
     listed: bool = True
     ends_at: float | None = None
@@ -64,14 +54,14 @@ class FakeCloud(Scripted):
         self.gives_image: str | None = None
         """The places that have no room for any size."""
         self.asked: list[str] = []
-        self.things: dict[str, Leftover] = {}
+        self.things: dict[str, world.Leftover] = {}
         self.takes = 0.0
         """How many seconds a create goes on after its answer."""
         self.refused_in_the_end: dict[str | None, CloudError] = {}
         """By place, what creates that went on end with."""
         self._going_on: dict[str, tuple[float, str | None]] = {}
         self._refused: dict[str, CloudError] = {}
-        self._by_token: dict[str, CloudNode] = {}
+        self._by_token: dict[str, world.CloudNode] = {}
         self._numbers = itertools.count(1)
 
     # The port.
@@ -79,19 +69,19 @@ class FakeCloud(Scripted):
     def account(self) -> str:
         return self._run("account", lambda: self.account_name)
 
-    def list_nodes(self) -> Listed[CloudNode]:
+    def list_nodes(self) -> world.Listed[world.CloudNode]:
         self._settle()
         return self._run(
             "list_nodes",
-            lambda: Listed(
+            lambda: world.Listed(
                 tuple(self._listed(machine) for machine in self.machines.values() if machine.listed)
             ),
         )
 
-    def list_sizes(self) -> tuple[Size, ...]:
+    def list_sizes(self) -> tuple[world.Size, ...]:
         return self._run("list_sizes", lambda: self.sizes)
 
-    def find_by_record(self, record_uuid: str) -> tuple[CloudNode, ...]:
+    def find_by_record(self, record_uuid: str) -> tuple[world.CloudNode, ...]:
         self._settle()
         return self._run(
             "find_by_record",
@@ -102,7 +92,7 @@ class FakeCloud(Scripted):
             ),
         )
 
-    def ask(self, node_id: str) -> CloudNode | None:
+    def ask(self, node_id: str) -> world.CloudNode | None:
         self.asked.append(node_id)
         machine = self.machines.get(node_id)
         return self._run("ask", lambda: None if machine is None else self._now(machine))
@@ -113,19 +103,19 @@ class FakeCloud(Scripted):
     def image(self) -> str | None:
         return self.image_id
 
-    def create(self, order: CreateOrder) -> CloudNode:
+    def create(self, order: CreateOrder) -> world.CloudNode:
         return self._run("create", lambda: self._create(order), write=order.tags.record or "")
 
     def finish(self, pending: str, place: str | None) -> str | CloudError | None:
         return self._run("finish", lambda: self._finish(pending))
 
-    def adopt(self, node_id: str, tags: Tags) -> None:
+    def adopt(self, node_id: str, tags: world.Tags) -> None:
         return self._run("adopt", lambda: self._adopt(node_id, tags), write=f"adopt {node_id}")
 
-    def destroy(self, node_id: str) -> Outcome:
+    def destroy(self, node_id: str) -> world.Outcome:
         return self._run("destroy", lambda: self._destroy(node_id), write=node_id)
 
-    def pins(self, node_id: str) -> tuple[Leftover, ...]:
+    def pins(self, node_id: str) -> tuple[world.Leftover, ...]:
         return self._run(
             "pins",
             lambda: tuple(
@@ -136,7 +126,7 @@ class FakeCloud(Scripted):
             ),
         )
 
-    def find_leftovers(self) -> tuple[Leftover, ...]:
+    def find_leftovers(self) -> tuple[world.Leftover, ...]:
         return self._run(
             "find_leftovers",
             lambda: tuple(
@@ -144,7 +134,7 @@ class FakeCloud(Scripted):
             ),
         )
 
-    def release(self, leftover: Leftover) -> Outcome:
+    def release(self, leftover: world.Leftover) -> world.Outcome:
         return self._run("release", lambda: self._release(leftover))
 
     def close(self) -> None:
@@ -152,44 +142,46 @@ class FakeCloud(Scripted):
 
     # What happens in it.
 
-    def pin(self, node_id: str, kind: LeftoverKind, id: str, *, tagged: bool = True) -> Leftover:
+    def pin(
+        self, node_id: str, kind: world.LeftoverKind, id: str, *, tagged: bool = True
+    ) -> world.Leftover:
         """A thing that outlives that node; without our tags it is an operator's own."""
-        self.things[id] = Leftover(kind, id, node_id, tagged)
+        self.things[id] = world.Leftover(kind, id, node_id, tagged)
         return self.things[id]
 
-    def _is_there(self, thing: Leftover) -> bool:
+    def _is_there(self, thing: world.Leftover) -> bool:
         machine = self.machines.get(thing.node_id)
         return machine is not None and not self._now(machine).is_absent
 
-    def _release(self, leftover: Leftover) -> Outcome:
+    def _release(self, leftover: world.Leftover) -> world.Outcome:
         """An order is taken first, and the next question tells that it is gone, as on EC2."""
         thing = self.things.get(leftover.id)
         if thing is None:
-            return Outcome.GONE
+            return world.Outcome.GONE
         if not thing.tagged:
             raise LeftAlone(f"{thing.kind} {thing.id} does not bear our tags")
         if self._is_there(thing):
             raise LeftAlone(f"{thing.kind} {thing.id} belongs to a node that lives")
         self.writes.append(f"release {thing.id}")
         del self.things[thing.id]
-        return Outcome.ACCEPTED
+        return world.Outcome.ACCEPTED
 
     def add(
         self,
         *,
-        tags: Tags = NO_TAGS,
+        tags: world.Tags = world.NO_TAGS,
         age: float = 0.0,
-        state: CloudState = CloudState.RUNNING,
+        state: world.CloudState = world.CloudState.RUNNING,
         user_data: str = "",
         name: str | None = None,
         size: str = "small",
         managed: bool = True,
         places: tuple[str, ...] = (),
         image: str | None = None,
-    ) -> CloudNode:
+    ) -> world.CloudNode:
         """A machine that has been there for `age` seconds."""
         node_id = f"i-{next(self._numbers):04d}"
-        node = CloudNode(
+        node = world.CloudNode(
             id=node_id,
             name=name or f"name-of-{node_id}",
             state=state,
@@ -216,7 +208,7 @@ class FakeCloud(Scripted):
         """What really runs, listed or not."""
         return [machine for machine in self.machines.values() if not self._now(machine).is_absent]
 
-    def _create(self, order: CreateOrder) -> CloudNode:
+    def _create(self, order: CreateOrder) -> world.CloudNode:
         """A client token that is known answers with what was made for it, as on EC2."""
         known = self._by_token.get(order.client_token)
         if known is None and order.place in self.full:
@@ -225,9 +217,9 @@ class FakeCloud(Scripted):
             known = self._by_token[order.client_token] = self._make(order)
             if self.takes:
                 self._going_on[known.id] = self.clock.boottime() + self.takes, order.place
-                self.change(known.id, state=CloudState.PENDING)
+                self.change(known.id, state=world.CloudState.PENDING)
         if known.id in self._going_on or known.id in self._refused:
-            known = replace(known, state=CloudState.PENDING, pending=known.id)
+            known = replace(known, state=world.CloudState.PENDING, pending=known.id)
         return known
 
     def _finish(self, node_id: str) -> str | CloudError | None:
@@ -245,9 +237,9 @@ class FakeCloud(Scripted):
                 self._refused[node_id] = self.refused_in_the_end[place]
                 self.vanish(node_id)
             else:
-                self.change(node_id, state=CloudState.RUNNING)
+                self.change(node_id, state=world.CloudState.RUNNING)
 
-    def _make(self, order: CreateOrder) -> CloudNode:
+    def _make(self, order: CreateOrder) -> world.CloudNode:
         return self.add(
             tags=order.tags,
             user_data=order.user_data,
@@ -257,27 +249,27 @@ class FakeCloud(Scripted):
             image=self.gives_image or self.image_id,
         )
 
-    def _adopt(self, node_id: str, tags: Tags) -> None:
+    def _adopt(self, node_id: str, tags: world.Tags) -> None:
         if node_id not in self.machines:
             raise BadRequest(f"there is no node {node_id}")
         self.change(node_id, tags=tags, managed=True)
 
-    def _destroy(self, node_id: str) -> Outcome:
+    def _destroy(self, node_id: str) -> world.Outcome:
         machine = self.machines.get(node_id)
         if machine is None:
-            return Outcome.UNKNOWN
+            return world.Outcome.UNKNOWN
         if self.destroy_takes is not None:
             machine.ends_at = self.clock.wall() + self.destroy_takes
-        return Outcome.GONE if self._now(machine).is_absent else Outcome.ACCEPTED
+        return world.Outcome.GONE if self._now(machine).is_absent else world.Outcome.ACCEPTED
 
-    def _listed(self, machine: Machine) -> CloudNode:
+    def _listed(self, machine: Machine) -> world.CloudNode:
         """Another pool's node is there to see, and none of ours."""
         node = self._now(machine)
         return node if node.tags.pool in (None, self.pool) else replace(node, managed=False)
 
-    def _now(self, machine: Machine) -> CloudNode:
+    def _now(self, machine: Machine) -> world.CloudNode:
         if machine.ends_at is not None and machine.ends_at <= self.clock.wall():
-            machine.node = replace(machine.node, state=CloudState.TERMINATED)
+            machine.node = replace(machine.node, state=world.CloudState.TERMINATED)
         elif machine.ends_at is not None:
-            machine.node = replace(machine.node, state=CloudState.STOPPING)
+            machine.node = replace(machine.node, state=world.CloudState.STOPPING)
         return machine.node

@@ -15,15 +15,7 @@ from nodemanager.core.observe.facts import Fact
 from nodemanager.core.plan.leftovers import Entry, LedgerState, LeftoverKey
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import JournalError, JournalReplaced
-from nodemanager.journal.api import (
-    PASSED_OVER_AFTER,
-    Concluded,
-    Conclusion,
-    Hold,
-    Intent,
-    OpenIntent,
-    PreImage,
-)
+from nodemanager.journal import api
 from nodemanager.journal.codec import without_secrets
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import Kept, Now
@@ -38,12 +30,12 @@ Fault = Callable[[str], str | None]
 
 @dataclass
 class _Kept:
-    intent: Intent
+    intent: api.Intent
     opened_at: float
     failures: int = 0
     error: str | None = None
-    ended: Concluded | None = None
-    image: PreImage | None = None
+    ended: api.Concluded | None = None
+    image: api.PreImage | None = None
 
 
 @dataclass
@@ -62,7 +54,7 @@ class MemoryJournal:
     entries: list[Start | Fact | Decision] = field(default_factory=list)
     logged: list[LoggedEvent] = field(default_factory=list)
     _intents: list[_Kept] = field(default_factory=list)
-    _holds: dict[str, Hold] = field(default_factory=dict)
+    _holds: dict[str, api.Hold] = field(default_factory=dict)
     _leftovers: dict[LeftoverKey, tuple[float, Entry]] = field(default_factory=dict)
     _remembered: dict[str, str] = field(default_factory=dict)
     _noted: list[Start | Fact] = field(default_factory=list)
@@ -94,7 +86,7 @@ class MemoryJournal:
 
     # Intents.
 
-    def intend(self, intents: Sequence[Intent]) -> None:
+    def intend(self, intents: Sequence[api.Intent]) -> None:
         now = self._call("intend")
         for intent in intents:
             details = json.loads(json.dumps(without_secrets(intent.details), default=str))
@@ -107,7 +99,7 @@ class MemoryJournal:
                 image = intent.pre_image or known.intent.pre_image
                 known.intent = replace(kept, pre_image=image)
             if intent.pre_image is not None:
-                known.image = PreImage(intent.pre_image, intent.key, intent.plan_id, now)
+                known.image = api.PreImage(intent.pre_image, intent.key, intent.plan_id, now)
 
     def conclude(self, key: str, outcome: str, details: Mapping[str, Any] | None = None) -> None:
         now = self._call("conclude")
@@ -115,18 +107,18 @@ class MemoryJournal:
         if known is None:
             return
         intent = replace(known.intent, pre_image=None)
-        known.ended = Concluded(intent, known.opened_at, now, outcome, dict(details or {}))
+        known.ended = api.Concluded(intent, known.opened_at, now, outcome, dict(details or {}))
         if known.image is not None:
             reason = (details or {}).get("reason")
             known.image = replace(known.image, outcome=outcome, ended_at=now, reason=reason)
 
-    def commit(self, opened: Sequence[Intent], ended: Sequence[Conclusion]) -> None:
+    def commit(self, opened: Sequence[api.Intent], ended: Sequence[api.Conclusion]) -> None:
         self._call("commit")
         self.intend(opened)
         for conclusion in ended:
             self.conclude(*conclusion)
 
-    def recovery_failed(self, key: str, error: str) -> OpenIntent | None:
+    def recovery_failed(self, key: str, error: str) -> api.OpenIntent | None:
         self._call("recovery_failed")
         known = self._open(key)
         if known is None:
@@ -135,11 +127,11 @@ class MemoryJournal:
         known.error = error
         return _as_open(known)
 
-    def open_intents(self) -> tuple[OpenIntent, ...]:
+    def open_intents(self) -> tuple[api.OpenIntent, ...]:
         self._call("open_intents")
         return tuple(_as_open(known) for known in self._intents if known.ended is None)
 
-    def concluded(self, *, id: str | None = None, since: float = 0.0) -> tuple[Concluded, ...]:
+    def concluded(self, *, id: str | None = None, since: float = 0.0) -> tuple[api.Concluded, ...]:
         self._call("concluded")
         ended = [known.ended for known in self._intents if known.ended is not None]
         return tuple(
@@ -148,7 +140,7 @@ class MemoryJournal:
             if one.concluded_at >= since and id in (None, one.intent.record, one.intent.node)
         )
 
-    def newest(self, key: str) -> Intent | None:
+    def newest(self, key: str) -> api.Intent | None:
         self._call("newest")
         return next((one.intent for one in reversed(self._intents) if one.intent.key == key), None)
 
@@ -157,7 +149,9 @@ class MemoryJournal:
             (one for one in self._intents if one.intent.key == key and one.ended is None), None
         )
 
-    def pre_images(self, *, record: str | None = None, since: float = 0.0) -> tuple[PreImage, ...]:
+    def pre_images(
+        self, *, record: str | None = None, since: float = 0.0
+    ) -> tuple[api.PreImage, ...]:
         self._call("pre_images")
         images = [known.image for known in reversed(self._intents) if known.image is not None]
         return tuple(
@@ -184,11 +178,11 @@ class MemoryJournal:
     def _now(self) -> Now:
         return Now(self.boot_id, self.clock.boottime(), self.clock.wall())
 
-    def holds(self) -> tuple[Hold, ...]:
+    def holds(self) -> tuple[api.Hold, ...]:
         self._call("holds")
         return tuple(sorted(self._holds.values(), key=lambda hold: (hold.at, hold.id)))
 
-    def hold(self, hold: Hold) -> None:
+    def hold(self, hold: api.Hold) -> None:
         self._call("hold")
         self._holds[hold.id] = hold
 
@@ -253,12 +247,12 @@ class MemoryJournal:
         return
 
 
-def _as_open(known: _Kept) -> OpenIntent:
-    return OpenIntent(
+def _as_open(known: _Kept) -> api.OpenIntent:
+    return api.OpenIntent(
         known.intent,
         known.opened_at,
         known.failures,
-        known.failures >= PASSED_OVER_AFTER,
+        known.failures >= api.PASSED_OVER_AFTER,
         known.error,
     )
 

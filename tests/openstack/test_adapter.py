@@ -15,13 +15,7 @@ import requests
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.core.model.world import CloudNode, CloudState, LeftoverKind, Outcome, Size, Tags
-from nodemanager.errors import (
-    BadRequest,
-    CloudError,
-    LeftAlone,
-    QuotaExceeded,
-    Unauthorized,
-)
+from nodemanager.errors import BadRequest, CloudError, LeftAlone, QuotaExceeded, Unauthorized
 from tests.cases import cases
 from tests.cloud.openstack.helpers import order
 from tests.openstack.hand import SLOW_S, Hand

@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -20,8 +19,7 @@ from nodemanager.httpserver.server import HttpServer
 from nodemanager.lib.clock import SystemClock
 from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.registry import discovery
-from nodemanager.registry.app import build_app, registry_server
-from tests.contract.stores import claim, open_sql
+from tests.contract.stores import claim
 
 ERRORS = {"errors": ["it said no"], "error_token": "1+abc"}
 NODES = "/arvados/v1/nodes"
@@ -67,11 +65,6 @@ class Reply:
 def scripted() -> Iterator[ScriptedApi]:
     with ScriptedApi() as api:
         yield api
-
-
-@pytest.fixture
-def api(scripted: ScriptedApi) -> ScriptedApi:
-    return scripted.reset()
 
 
 class ScriptedApi:
@@ -252,33 +245,6 @@ def drip_body(wire: Wire, client: socket.socket, answer: bytes) -> None:
 
 def undated(wire: Wire, client: socket.socket, answer: bytes) -> None:
     client.sendall(answer.replace(b"\r\ndate: ", b"\r\nx-date: "))
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[HttpServer]:
-    store = open_sql(f"sqlite:///{tmp_path}/registry.db", 8)
-    server = registry_server(build_app(store, TOKEN))
-    server.start()
-    yield server
-    server.stop()
-    store.close()
-
-
-@pytest.fixture
-def wire(registry: HttpServer) -> Iterator[Wire]:
-    with Wire((registry.address, registry.port)) as between:
-        yield between
-
-
-@pytest.fixture
-def straight(registry: HttpServer) -> ArvadosRecordStore:
-    """The store with nothing in between."""
-    return open_store(registry.url)
-
-
-@pytest.fixture
-def store(wire: Wire) -> ArvadosRecordStore:
-    return open_store(wire.url)
 
 
 def ping(store: ArvadosRecordStore, record: Record, **told: Any) -> int:

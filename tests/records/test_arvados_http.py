@@ -12,13 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager import errors
 from nodemanager.core.model.world import Record
-from nodemanager.errors import (
-    NoSuchRecord,
-    StartError,
-    StoreError,
-    StoreRefused,
-)
 from nodemanager.httpserver.server import HttpServer
 from nodemanager.registry.app import build_app, registry_server
 from tests.cases import cases
@@ -28,7 +23,6 @@ from tests.records.arvados_servers import (
     NODES,
     TOKEN,
     Reply,
-    api,
     cut,
     drip,
     drip_body,
@@ -36,15 +30,8 @@ from tests.records.arvados_servers import (
     listing,
     node,
     open_store,
-    registry,
-    scripted,
-    store,
-    straight,
     swallow,
-    wire,
 )
-
-__all__ = ["api", "registry", "scripted", "store", "straight", "wire"]
 
 
 @pytest.mark.parametrize("fault", [swallow, cut])
@@ -53,7 +40,7 @@ def test_a_create_whose_answer_is_lost_is_sent_once_and_found_when_repeated(
 ):
     mine = claim(at=time.time())
     wire.faults[f"POST {NODES}"] = fault
-    with pytest.raises(StoreError) as raised:
+    with pytest.raises(errors.StoreError) as raised:
         store.create(mine)
     assert not raised.value.definite
     assert wire.count(f"POST {NODES}") == 1
@@ -67,7 +54,7 @@ def test_a_create_whose_answer_is_lost_is_sent_once_and_found_when_repeated(
 def test_a_write_whose_answer_is_lost_is_an_unknown_failure_and_sent_once(store, wire):
     record = store.create(claim())
     wire.faults["PUT "] = swallow
-    with pytest.raises(StoreError) as raised:
+    with pytest.raises(errors.StoreError) as raised:
         store.clean(record, "stale_slot")
     assert not raised.value.definite
     assert wire.count("PUT ") == 1
@@ -90,7 +77,7 @@ def test_an_error_says_whether_a_write_may_still_come_late(store, wire, method, 
         "unfence": lambda: store.unfence(record, secret),
         "claim": lambda: store.claim(record, mine),
     }
-    with pytest.raises(StoreError) as raised:
+    with pytest.raises(errors.StoreError) as raised:
         calls[write]()
     assert (raised.value.definite, raised.value.unsent) == (False, unsent)
 
@@ -102,7 +89,7 @@ def test_every_call_ends_within_its_time_out(store, wire, fault):
     assert impatient.read(record.uuid) == record
     wire.faults[f"GET {NODES}"] = fault
     began = time.monotonic()
-    with pytest.raises(StoreError, match="no answer in time"):
+    with pytest.raises(errors.StoreError, match="no answer in time"):
         impatient.read(record.uuid)
     assert time.monotonic() - began < 2
 
@@ -118,7 +105,7 @@ def test_a_server_that_is_down_is_a_failure_of_every_call(registry, straight):
         lambda: straight.create(claim()),
         open_store(registry.url).list_records,
     ):
-        with pytest.raises(StoreError) as raised:
+        with pytest.raises(errors.StoreError) as raised:
             call()
         assert not raised.value.definite
     assert not straight.probe()
@@ -138,21 +125,21 @@ def test_many_threads_use_one_store(straight):
 @cases(
     ("reply", "kind", "definite", "retry_after"),
     {
-        "401": (Reply(ERRORS, 401), StoreRefused, True, None),
-        "403-without-a-body": (Reply(b"", 403), StoreRefused, True, None),
-        "422": (Reply(ERRORS, 422), StoreRefused, True, None),
-        "404-of-the-resource": (Reply(ERRORS, 404), StoreError, False, None),
-        "404-of-another-server": (Reply(b"<html>", 404), StoreError, False, None),
-        "409": (Reply(ERRORS, 409), StoreError, False, None),
-        "429-seconds": (Reply(ERRORS, 429, {"Retry-After": "17"}), StoreError, False, 17.0),
-        "500": (Reply(ERRORS, 500), StoreError, False, None),
-        "503-no-json": (Reply(b"sorry", 503, {"Retry-After": "5"}), StoreError, False, 5.0),
-        "204": (Reply(b"", 204), StoreError, False, None),
+        "401": (Reply(ERRORS, 401), errors.StoreRefused, True, None),
+        "403-without-a-body": (Reply(b"", 403), errors.StoreRefused, True, None),
+        "422": (Reply(ERRORS, 422), errors.StoreRefused, True, None),
+        "404-of-the-resource": (Reply(ERRORS, 404), errors.StoreError, False, None),
+        "404-of-another-server": (Reply(b"<html>", 404), errors.StoreError, False, None),
+        "409": (Reply(ERRORS, 409), errors.StoreError, False, None),
+        "429-seconds": (Reply(ERRORS, 429, {"Retry-After": "17"}), errors.StoreError, False, 17.0),
+        "500": (Reply(ERRORS, 500), errors.StoreError, False, None),
+        "503-no-json": (Reply(b"sorry", 503, {"Retry-After": "5"}), errors.StoreError, False, 5.0),
+        "204": (Reply(b"", 204), errors.StoreError, False, None),
     },
 )
 def test_each_refusal_is_told_by_its_own_kind(api, reply, kind, definite, retry_after):
     api.script = lambda _: reply
-    with pytest.raises(StoreError) as raised:
+    with pytest.raises(errors.StoreError) as raised:
         open_store(api.url).list_records()
     assert type(raised.value) is kind
     assert raised.value.definite == definite
@@ -163,7 +150,7 @@ def test_each_refusal_is_told_by_its_own_kind(api, reply, kind, definite, retry_
 def test_a_retry_after_that_is_a_date_is_counted_from_the_answers_own(api):
     later = formatdate(time.time() + 120, usegmt=True)
     api.script = lambda _: Reply(ERRORS, 429, {"Retry-After": later})
-    with pytest.raises(StoreError) as raised:
+    with pytest.raises(errors.StoreError) as raised:
         open_store(api.url).list_records()
     assert raised.value.retry_after == pytest.approx(120, abs=2)
 
@@ -173,19 +160,19 @@ def test_only_the_apis_own_404_says_that_there_is_no_such_record(api):
     api.script = lambda _: Reply(ERRORS, 404)
     assert store.read("zzzzz-7ekkf-000000000000001") is None
     api.script = lambda _: Reply(b"<html>no such page</html>", 404)
-    with pytest.raises(StoreError) as raised:
+    with pytest.raises(errors.StoreError) as raised:
         store.read("zzzzz-7ekkf-000000000000001")
-    assert not isinstance(raised.value, NoSuchRecord)
+    assert not isinstance(raised.value, errors.NoSuchRecord)
 
 
 def test_an_answer_about_another_record_is_none(api):
     api.script = lambda _: Reply(node(2))
-    with pytest.raises(StoreError):
+    with pytest.raises(errors.StoreError):
         open_store(api.url).read("zzzzz-7ekkf-000000000000001")
 
 
 def test_a_wrong_token_is_told_with_the_option_to_mend(registry):
-    with pytest.raises(StoreRefused, match=r"\[Arvados\] token"):
+    with pytest.raises(errors.StoreRefused, match=r"\[Arvados\] token"):
         open_store(registry.url, token="another").list_records()
 
 
@@ -198,7 +185,7 @@ def test_a_rotated_token_is_sent_by_every_thread_from_its_next_call_on(tmp_path)
         for list_records in (store.list_records, other.submit(store.list_records).result):
             assert list_records().complete
         app.renew("the-next-one")
-        with pytest.raises(StoreRefused, match=r"\[Arvados\] token"):
+        with pytest.raises(errors.StoreRefused, match=r"\[Arvados\] token"):
             store.list_records()
         store.renew("the-next-one")
         assert store.list_records().complete
@@ -215,7 +202,7 @@ def test_no_error_shows_a_secret_or_a_query(api, registry):
     registry.stop()
     for one in (open_store(api.url), open_store(down)):
         for call in (one.list_records, lambda one=one: one.clean(ghost, "stale_slot")):
-            with pytest.raises(StoreError) as raised:
+            with pytest.raises(errors.StoreError) as raised:
                 call()
             shown = "".join(traceback.format_exception(raised.value))
             assert secret not in shown
@@ -235,7 +222,7 @@ def test_requests_go_to_the_configured_host_whatever_the_document_says(api):
 
 def test_a_redirect_is_not_followed(api, registry):
     api.script = lambda _: Reply(b"", 302, {"Location": registry.url + NODES})
-    with pytest.raises(StoreError, match="302"):
+    with pytest.raises(errors.StoreError, match="302"):
         open_store(api.url).list_records()
 
 
@@ -247,7 +234,7 @@ def test_the_environments_proxy_gets_nothing(straight, monkeypatch):
 
 
 def test_plain_http_is_for_loopback_unless_insecure():
-    with pytest.raises(StartError, match="insecure"):
+    with pytest.raises(errors.StartError, match="insecure"):
         open_store("http://api.example.org")
     assert open_store("http://api.example.org", insecure=True).slots() == 8
     assert open_store("http://[::1]:8000").slots() == 8
@@ -292,6 +279,6 @@ def test_a_self_signed_certificate_is_taken_when_said_so(secure, certificate, ho
 def test_a_self_signed_certificate_is_refused_otherwise(secure):
     store = open_store(secure.url)
     for call in (store.list_records, store.store_id):
-        with pytest.raises(StoreError, match="certificate"):
+        with pytest.raises(errors.StoreError, match="certificate"):
             call()
     assert not store.probe()

@@ -8,17 +8,7 @@ import pytest
 
 from nodemanager.errors import StoreError, StoreRefused
 from tests.cases import cases
-from tests.records.arvados_servers import (
-    Asked,
-    Reply,
-    api,
-    listing,
-    node,
-    open_store,
-    scripted,
-)
-
-__all__ = ["api", "scripted"]
+from tests.records.arvados_servers import Asked, Reply, listing, node, open_store
 
 MANY = [node(number) for number in range(1, 8)]
 

@@ -9,13 +9,8 @@ from typing import Any
 import pytest
 import requests
 
+from nodemanager import errors
 from nodemanager.core.model.world import Claim, Record
-from nodemanager.errors import (
-    Conflict,
-    NoFreeSlot,
-    NoSuchRecord,
-    StoreError,
-)
 from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.records.wire import FENCED_SECRET, claim_json
 from tests.cases import cases
@@ -25,22 +20,14 @@ from tests.records.arvados_servers import (
     NODES,
     TOKEN,
     Reply,
-    api,
     node,
     open_store,
     ping,
     pinged,
     read,
-    registry,
-    scripted,
-    store,
-    straight,
     swallow,
     undated,
-    wire,
 )
-
-__all__ = ["api", "registry", "scripted", "store", "straight", "wire"]
 
 # Who the server is, and its clock.
 
@@ -48,7 +35,7 @@ __all__ = ["api", "registry", "scripted", "store", "straight", "wire"]
 def test_an_arvados_cluster_is_known_by_its_uuid_prefix(api):
     assert open_store(api.url).store_id() == "arvados-abcde"
     del api.document["uuidPrefix"]
-    with pytest.raises(StoreError, match="uuidPrefix"):
+    with pytest.raises(errors.StoreError, match="uuidPrefix"):
         open_store(api.url).store_id()
 
 
@@ -74,14 +61,14 @@ def test_a_server_without_a_discovery_document_is_a_failure(api, document):
     api.document = document
     store = open_store(api.url)
     for call in (store.store_id, store.list_records, lambda: store.read(node(1)["uuid"])):
-        with pytest.raises(StoreError) as raised:
+        with pytest.raises(errors.StoreError) as raised:
             call()
-        assert not isinstance(raised.value, NoSuchRecord)
+        assert not isinstance(raised.value, errors.NoSuchRecord)
 
 
 def test_without_a_date_there_is_no_store_time(store, wire):
     wire.faults["GET "] = undated
-    with pytest.raises(StoreError, match="Date"):
+    with pytest.raises(errors.StoreError, match="Date"):
         store.store_time()
 
 
@@ -169,7 +156,7 @@ def test_a_claim_that_another_overwrites_is_a_conflict(store, straight, wire):
         ).raise_for_status()
 
     wire.after["PUT "] = meddle
-    with pytest.raises(Conflict):
+    with pytest.raises(errors.Conflict):
         store.claim(free, claim())
     assert read(straight, free).claim == theirs
 
@@ -182,9 +169,9 @@ def test_a_full_store_leaves_no_half_made_record_or_claim(store, straight, wire)
     free = cleaned(store)
     for _ in range(8):
         store.create(claim())
-    with pytest.raises(NoFreeSlot):
+    with pytest.raises(errors.NoFreeSlot):
         store.create(claim(at=time.time()))
-    with pytest.raises(NoFreeSlot):
+    with pytest.raises(errors.NoFreeSlot):
         store.claim(free, claim())
     assert len(straight.list_records().items) == 9
     after = read(straight, free)
@@ -208,7 +195,7 @@ def test_a_create_found_again_without_its_slot_is_given_one(registry, straight):
 
 def test_a_create_is_not_sent_when_an_earlier_one_cannot_be_looked_for(api):
     api.script = lambda _: Reply({"items": [{"info": {}}]})
-    with pytest.raises(StoreError, match="made before"):
+    with pytest.raises(errors.StoreError, match="made before"):
         open_store(api.url).create(claim())
     assert {asked.method for asked in api.asked} == {"GET"}
 
@@ -221,7 +208,7 @@ def test_a_ping_between_the_clean_and_the_look_after_it_is_told(store, straight,
         assert ping(straight, now) == 200
 
     wire.after["PUT "] = meddle
-    with pytest.raises(StoreError, match="after it was freed") as raised:
+    with pytest.raises(errors.StoreError, match="after it was freed") as raised:
         store.clean(record, "stale_slot")
     assert not raised.value.definite
 
@@ -260,7 +247,7 @@ def test_a_claim_drops_what_a_late_fence_put_back(registry, straight):
 def test_a_fence_whose_answer_was_lost_is_lifted_by_the_record_as_judged(store, wire):
     record = pinged(store)
     wire.faults["PUT "] = swallow
-    with pytest.raises(StoreError):
+    with pytest.raises(errors.StoreError):
         store.fence(record)
     assert ping(store, record) == 401
     wire.faults.clear()
@@ -302,7 +289,7 @@ def test_no_old_node_is_let_in_again_once_its_record_was_freed(straight, then):
     assert FENCED_SECRET not in after.info
     if then == "claimed":
         after = straight.claim(after, claim())
-    with pytest.raises(Conflict) as raised:
+    with pytest.raises(errors.Conflict) as raised:
         straight.unfence(fenced, record.ping_secret)
     assert raised.value.unsent
     assert read(straight, record) == after

@@ -11,9 +11,7 @@ import requests
 
 from nodemanager.httpserver.server import HttpServer
 from tests.contract.stores import claim
-from tests.records.arvados_servers import NODES, TOKEN, open_store, ping, registry
-
-__all__ = ["registry"]
+from tests.records.arvados_servers import NODES, TOKEN, open_store, ping
 
 SCRIPT = Path(__file__).parents[2] / "etc/arvados/unused-records"
 AUTHORIZED = {"Authorization": f"OAuth2 {TOKEN}"}

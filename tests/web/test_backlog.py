@@ -8,19 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.core.operate.backlog import (
-    ApplyBacklog,
-    BacklogView,
-    IndexedPlan,
-    Item,
-    ItemAction,
-    ItemMarks,
-    Order,
-    ShowBacklog,
-    indexed_plan,
-    marks_of,
-    statuses,
-)
+from nodemanager.core.operate import backlog
 from tests.cases import cases
 from tests.core.build import World, world
 from tests.web.manager import WITH_TOKEN, Manager
@@ -34,14 +22,14 @@ ORDER = {
 }
 
 
-def held_back() -> tuple[World, IndexedPlan]:
+def held_back() -> tuple[World, backlog.IndexedPlan]:
     made = world(max_cleans_per_cycle=2)
     made.flags["first_clean"] = True
     for number in range(3):
         made.add_record(f"r{number:02}", quiet=1e6, ping_secret="hush-hush")
     made.settle()
     snapshot = made.snapshot()
-    seen = indexed_plan(made.plan(), snapshot)
+    seen = backlog.indexed_plan(made.plan(), snapshot)
     assert seen is not None
     return made, seen
 
@@ -51,23 +39,23 @@ class Daemon:
 
     def __init__(self) -> None:
         self.world, self.seen = held_back()
-        self.orders: list[Order] = []
+        self.orders: list[backlog.Order] = []
         self.refuses: str | None = None
         self.starting = False
-        self.marks: ItemMarks = {}
+        self.marks: backlog.ItemMarks = {}
 
     def ask(self, message: Callable[[Callable[[Any], None]], object]) -> Any:
         """What the daemon answers, or why it does not."""
         if self.refuses is not None:
             return self.refuses
         match message(lambda answer: None):
-            case ShowBacklog():
+            case backlog.ShowBacklog():
                 seen = None if self.starting else self.seen
-                return BacklogView(seen, self.world.settings, "s", "a", "apply", self.marks)
-            case ApplyBacklog(order=order):
+                return backlog.BacklogView(seen, self.world.settings, "s", "a", "apply", self.marks)
+            case backlog.ApplyBacklog(order=order):
                 self.orders.append(order)
-                found = statuses(order.items, self.seen, self.world.settings)
-                self.marks = marks_of(order, found)
+                found = backlog.statuses(order.items, self.seen, self.world.settings)
+                self.marks = backlog.marks_of(order, found)
                 return found
         return len(self.marks)
 
@@ -103,7 +91,11 @@ def test_the_plan_shows_each_record_with_its_evidence_and_no_secret(url: str) ->
 
 def test_an_order_reaches_the_daemon_and_its_marks_are_shown(url: str, daemon: Daemon) -> None:
     told = requests.post(f"{url}/apply", json=ORDER, headers=WITH_TOKEN, timeout=5).json()
-    assert daemon.orders == [Order("eve", "main", "s", "a", (Item(ItemAction.CLEAN, "r00", "v1"),))]
+    assert daemon.orders == [
+        backlog.Order(
+            "eve", "main", "s", "a", (backlog.Item(backlog.ItemAction.CLEAN, "r00", "v1"),)
+        )
+    ]
     assert [(one["id"], one["stands"]) for one in told["items"]] == [("r00", "held")]
     marks = requests.get(f"{url}/marks", headers=WITH_TOKEN, timeout=5).json()
     assert marks == {"items": told["items"]}

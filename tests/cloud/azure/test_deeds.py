@@ -12,15 +12,8 @@ from typing import Any
 
 import pytest
 
+from nodemanager import errors
 from nodemanager.core.model.world import CloudState, Outcome, Tags
-from nodemanager.errors import (
-    BadRequest,
-    CapacityUnavailable,
-    CloudError,
-    QuotaExceeded,
-    Throttled,
-    Unauthorized,
-)
 from tests.cases import cases
 from tests.cloud.azure.helpers import SMALL, by_hand, cloud, custom_data, machine, order
 from tests.cloud.azure.server import AzureServer, changed, plain, refusal
@@ -86,7 +79,7 @@ def test_other_user_data_reaches_cloud_init_as_it_is(azure: AzureServer, user_da
 
 
 def test_user_data_that_is_too_long_is_refused_before_anything_is_sent(azure: AzureServer) -> None:
-    with pytest.raises(BadRequest, match="65535"):
+    with pytest.raises(errors.BadRequest, match="65535"):
         cloud(azure).create(order(user_data="ä" * 40_000))
     assert azure.called(PUT) == []
 
@@ -264,7 +257,7 @@ def test_an_image_that_is_there_is_asked_for_once(azure: AzureServer, image: str
     ],
 )
 def test_an_image_that_is_nowhere_is_told(azure: AzureServer, image: str) -> None:
-    with pytest.raises(BadRequest, match=r"\[Cloud Create\] image = "):
+    with pytest.raises(errors.BadRequest, match=r"\[Cloud Create\] image = "):
         cloud(azure, create={"image": image}).check_image()
 
 
@@ -274,49 +267,49 @@ def test_an_image_that_is_nowhere_is_told(azure: AzureServer, image: str) -> Non
 @pytest.mark.parametrize(
     ("code", "status", "message", "expected"),
     [
-        ("QuotaExceeded", 409, "", QuotaExceeded),
+        ("QuotaExceeded", 409, "", errors.QuotaExceeded),
         (
             "OperationNotAllowed",
             409,
             "exceeding approved Regional Cores quota.",
-            QuotaExceeded,
+            errors.QuotaExceeded,
         ),
-        ("PublicIPCountLimitReached", 400, "", QuotaExceeded),
-        ("SubnetIsFull", 400, "", QuotaExceeded),
-        ("SkuNotAvailable", 409, "", CapacityUnavailable),
-        ("AllocationFailed", 409, "", CapacityUnavailable),
-        ("ZonalAllocationFailed", 409, "", CapacityUnavailable),
-        ("OverconstrainedAllocationRequest", 409, "", CapacityUnavailable),
-        ("OverconstrainedZonalAllocationRequest", 409, "", CapacityUnavailable),
-        ("TooManyRequests", 429, "", Throttled),
-        ("OperationNotAllowed", 429, "too many requests", Throttled),
-        ("SubscriptionRequestsThrottled", 429, "", Throttled),
-        ("AuthorizationFailed", 403, "", Unauthorized),
-        ("LinkedAuthorizationFailed", 403, "", Unauthorized),
-        ("ExpiredAuthenticationToken", 401, "", Unauthorized),
-        ("SubscriptionNotFound", 404, "", Unauthorized),
-        ("RequestDisallowedByPolicy", 403, "", BadRequest),
-        ("ScopeLocked", 409, "", BadRequest),
-        ("OperationNotAllowed", 409, "not now", BadRequest),
-        ("InvalidParameter", 400, "", BadRequest),
-        ("PlatformImageNotFound", 404, "", BadRequest),
-        ("ResourceGroupNotFound", 404, "", BadRequest),
-        ("ResourceGroupBeingDeleted", 409, "", CloudError),
-        ("Conflict", 409, "", CloudError),
-        ("AnotherOperationInProgress", 409, "", CloudError),
-        ("RequestTimeout", 408, "", CloudError),
-        ("InternalServerError", 500, "", CloudError),
-        ("ServerTimeout", 504, "", CloudError),
+        ("PublicIPCountLimitReached", 400, "", errors.QuotaExceeded),
+        ("SubnetIsFull", 400, "", errors.QuotaExceeded),
+        ("SkuNotAvailable", 409, "", errors.CapacityUnavailable),
+        ("AllocationFailed", 409, "", errors.CapacityUnavailable),
+        ("ZonalAllocationFailed", 409, "", errors.CapacityUnavailable),
+        ("OverconstrainedAllocationRequest", 409, "", errors.CapacityUnavailable),
+        ("OverconstrainedZonalAllocationRequest", 409, "", errors.CapacityUnavailable),
+        ("TooManyRequests", 429, "", errors.Throttled),
+        ("OperationNotAllowed", 429, "too many requests", errors.Throttled),
+        ("SubscriptionRequestsThrottled", 429, "", errors.Throttled),
+        ("AuthorizationFailed", 403, "", errors.Unauthorized),
+        ("LinkedAuthorizationFailed", 403, "", errors.Unauthorized),
+        ("ExpiredAuthenticationToken", 401, "", errors.Unauthorized),
+        ("SubscriptionNotFound", 404, "", errors.Unauthorized),
+        ("RequestDisallowedByPolicy", 403, "", errors.BadRequest),
+        ("ScopeLocked", 409, "", errors.BadRequest),
+        ("OperationNotAllowed", 409, "not now", errors.BadRequest),
+        ("InvalidParameter", 400, "", errors.BadRequest),
+        ("PlatformImageNotFound", 404, "", errors.BadRequest),
+        ("ResourceGroupNotFound", 404, "", errors.BadRequest),
+        ("ResourceGroupBeingDeleted", 409, "", errors.CloudError),
+        ("Conflict", 409, "", errors.CloudError),
+        ("AnotherOperationInProgress", 409, "", errors.CloudError),
+        ("RequestTimeout", 408, "", errors.CloudError),
+        ("InternalServerError", 500, "", errors.CloudError),
+        ("ServerTimeout", 504, "", errors.CloudError),
     ],
 )
 def test_each_of_azures_codes_has_its_meaning_d6_u6(
-    azure: AzureServer, code: str, status: int, message: str, expected: type[CloudError]
+    azure: AzureServer, code: str, status: int, message: str, expected: type[errors.CloudError]
 ) -> None:
     azure.fault(PUT, before=refusal(code, status, message or "x", "9"))
-    with pytest.raises(CloudError) as caught:
+    with pytest.raises(errors.CloudError) as caught:
         cloud(azure).create(order())
     assert type(caught.value) is expected
-    assert caught.value.definite is (expected is not CloudError)
+    assert caught.value.definite is (expected is not errors.CloudError)
     assert caught.value.retry_after == 9
     assert code in str(caught.value)
     assert azure.world.things == {}
@@ -327,16 +320,16 @@ def test_a_quota_that_is_used_up_and_a_size_without_room_are_told_by_azure_itsel
 ) -> None:
     ours = cloud(azure)
     azure.world.restricted = {SMALL.name}
-    with pytest.raises(CapacityUnavailable, match="SkuNotAvailable"):
+    with pytest.raises(errors.CapacityUnavailable, match="SkuNotAvailable"):
         ours.create(order())
     azure.world.restricted, azure.world.cores = set(), 3
     ours.create(order())
-    with pytest.raises(QuotaExceeded, match="Regional Cores quota"):
+    with pytest.raises(errors.QuotaExceeded, match="Regional Cores quota"):
         ours.create(order())
 
 
 def test_a_tag_that_azure_cant_hold_is_refused_before_anything_is_sent(azure: AzureServer) -> None:
-    with pytest.raises(BadRequest, match="nodemanager-size"):
+    with pytest.raises(errors.BadRequest, match="nodemanager-size"):
         cloud(azure).create(order(size=replace(SMALL, name="S" * 257)))
     assert azure.called(PUT) == []
 
@@ -347,13 +340,13 @@ def test_a_tag_that_azure_cant_hold_is_refused_before_anything_is_sent(azure: Az
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("AllocationFailed", CapacityUnavailable),
-        ("ZonalAllocationFailed", CapacityUnavailable),
-        ("QuotaExceeded", QuotaExceeded),
+        ("AllocationFailed", errors.CapacityUnavailable),
+        ("ZonalAllocationFailed", errors.CapacityUnavailable),
+        ("QuotaExceeded", errors.QuotaExceeded),
     ],
 )
 def test_a_create_that_azure_refuses_once_it_has_begun_leaves_nothing(
-    azure: AzureServer, code: str, expected: type[CloudError]
+    azure: AzureServer, code: str, expected: type[errors.CloudError]
 ) -> None:
     """Azure keeps such a machine, which never ran, in the group."""
     azure.world.create_fails = [(code, "no room")]
@@ -371,7 +364,7 @@ def test_what_is_taken_back_is_waited_for_since_its_record_stays_claimed_meanwhi
     azure.world.takes = 0.1
     azure.world.create_fails = [NO_ROOM]
     asked, ours = order(), cloud(azure)
-    with pytest.raises(CapacityUnavailable):
+    with pytest.raises(errors.CapacityUnavailable):
         finished(ours, asked)
     assert asked.tags.record is not None
     assert ours.find_by_record(asked.tags.record) == ()
@@ -380,7 +373,7 @@ def test_what_is_taken_back_is_waited_for_since_its_record_stays_claimed_meanwhi
 def test_a_machine_whose_taking_back_fails_is_taken_back_again(azure: AzureServer) -> None:
     azure.world.create_fails = [NO_ROOM]
     azure.world.delete_fails = [("InternalExecutionError", "x")] * 2
-    with pytest.raises(CapacityUnavailable):
+    with pytest.raises(errors.CapacityUnavailable):
         finished(cloud(azure), order())
     assert len(azure.called("virtualMachines.delete")) == 3
     assert azure.world.things == {}
@@ -391,7 +384,9 @@ def test_a_create_that_failed_for_another_reason_is_told_and_its_node_left_to_th
 ) -> None:
     azure.world.create_fails = [("VMAgentStatusCommunicationError", "who knows")]
     ours, asked = cloud(azure), order()
-    with pytest.raises(CloudError, match="VMAgentStatusCommunicationError: who knows") as caught:
+    with pytest.raises(
+        errors.CloudError, match="VMAgentStatusCommunicationError: who knows"
+    ) as caught:
         finished(ours, asked)
     assert not caught.value.definite
     # The create is repeated, and answered with what the first one left.
@@ -429,14 +424,14 @@ def test_what_cant_be_taken_back_is_no_refused_create_yet_u6(
     azure.fault("virtualMachines.delete", **how)
     ours = cloud(azure)
     made = ours.create(order())
-    with pytest.raises(CloudError):
+    with pytest.raises(errors.CloudError):
         ours.finish(made.pending, None)
     node = ours.ask(made.id)
     assert node is not None
     assert node.state is CloudState.STOPPED
     # It is asked again.
     pending = ours.finish(made.pending, None)
-    assert isinstance(ours.finish(str(pending), None), CapacityUnavailable)
+    assert isinstance(ours.finish(str(pending), None), errors.CapacityUnavailable)
 
 
 @cases("how", {"lost": {"after": lost}, "proxy": {"after": lambda reply: plain(504, "")()}})
@@ -446,7 +441,7 @@ def test_a_create_whose_answer_was_lost_is_repeated_and_makes_no_second_machine_
     ours = cloud(azure)
     azure.fault(PUT, **how)
     asked = order()
-    with pytest.raises(CloudError) as caught:
+    with pytest.raises(errors.CloudError) as caught:
         ours.create(asked)
     assert not caught.value.definite
     again = ours.create(asked)
@@ -459,7 +454,7 @@ def test_a_name_that_is_taken_by_another_order_is_a_refusal(azure: AzureServer) 
     asked = order()
     assert asked.tags.incarnation is not None
     by_hand(azure, name=f"compute1-{asked.tags.incarnation[:8]}")
-    with pytest.raises(BadRequest, match="PreconditionFailed"):
+    with pytest.raises(errors.BadRequest, match="PreconditionFailed"):
         cloud(azure).create(asked)
 
 
@@ -480,13 +475,13 @@ def test_no_secret_is_in_an_error_that_repeats_what_was_sent(
         coded = base64.b64encode(data.encode()).decode()
         said = f"customData {coded} for {data} is not valid"
         azure.fault(PUT, before=refusal("InvalidParameter", 400, said))
-        with pytest.raises(BadRequest) as caught:
+        with pytest.raises(errors.BadRequest) as caught:
             ours.create(order(user_data=data))
         azure.world.create_fails = [("AllocationFailed", said)]
         made = ours.create(order(user_data=data))
         pending = ours.finish(made.pending, None)
         failed = ours.finish(str(pending), None)
-        assert isinstance(failed, CapacityUnavailable)
+        assert isinstance(failed, errors.CapacityUnavailable)
         told = "".join(traceback.format_exception(failed))
         for text in (str(caught.value), str(pending), told, caplog.text):
             assert "verysecret" not in text
@@ -543,12 +538,12 @@ def test_an_adoption_that_is_not_confirmed_is_an_error(
 ) -> None:
     node_id = by_hand(azure)
     azure.fault("tags.update", **how)
-    with pytest.raises(CloudError) as caught:
+    with pytest.raises(errors.CloudError) as caught:
         cloud(azure).adopt(node_id, Tags("blue"))
     assert not caught.value.definite
 
 
 def test_adopting_from_another_group_finds_nothing(azure: AzureServer) -> None:
     node_id = by_hand(azure, HOME.replace("/Nodes", "/Others"))
-    with pytest.raises(BadRequest):
+    with pytest.raises(errors.BadRequest):
         cloud(azure).adopt(node_id, Tags("blue"))

@@ -7,16 +7,9 @@ from typing import Any
 
 import pytest
 
+from nodemanager import errors
 from nodemanager.cloud.azure.order import machine_name
 from nodemanager.core.model.world import CloudState, Tags
-from nodemanager.errors import (
-    BadRequest,
-    CloudError,
-    ForeignAnswer,
-    IncompleteListing,
-    Throttled,
-    Unauthorized,
-)
 from tests.cases import cases
 from tests.cloud.azure.auth import SUBSCRIPTION, TENANT
 from tests.cloud.azure.helpers import POOL, by_hand, cloud, machine, order
@@ -37,7 +30,7 @@ pytestmark = pytest.mark.socket
 def test_a_link_that_leads_elsewhere_never_gets_our_token(azure: AzureServer, link: object) -> None:
     by_hand(azure, tags=OURS)
     azure.fault(LIST, after=changed(lambda told: told.update(nextLink=link)))
-    with pytest.raises((ForeignAnswer, IncompleteListing)):
+    with pytest.raises((errors.ForeignAnswer, errors.IncompleteListing)):
         cloud(azure).list_nodes()
     assert len(azure.called(LIST)) == 1
 
@@ -69,7 +62,7 @@ def test_an_answer_that_may_lack_nodes_is_no_listing(
     ours = cloud(azure)
     assert len(ours.list_nodes().items) == 1
     azure.fault(LIST, after=changed(change))
-    with pytest.raises((IncompleteListing, ForeignAnswer)) as caught:
+    with pytest.raises((errors.IncompleteListing, errors.ForeignAnswer)) as caught:
         ours.list_nodes()
     assert not caught.value.definite
     assert len(ours.list_nodes().items) == 1
@@ -78,16 +71,16 @@ def test_an_answer_that_may_lack_nodes_is_no_listing(
 @cases(
     ("code", "status", "expected"),
     {
-        "429": ("OperationNotAllowed", 429, Throttled),
-        "no-such-group": ("ResourceGroupNotFound", 404, BadRequest),
-        "no-subscription": ("SubscriptionNotFound", 404, Unauthorized),
+        "429": ("OperationNotAllowed", 429, errors.Throttled),
+        "no-such-group": ("ResourceGroupNotFound", 404, errors.BadRequest),
+        "no-subscription": ("SubscriptionNotFound", 404, errors.Unauthorized),
     },
 )
 def test_azures_own_refusal_of_a_listing_is_told_by_its_code(
-    azure: AzureServer, code: str, status: int, expected: type[CloudError]
+    azure: AzureServer, code: str, status: int, expected: type[errors.CloudError]
 ) -> None:
     azure.fault(LIST, before=refusal(code, status, "too many requests", "7"))
-    with pytest.raises(CloudError) as caught:
+    with pytest.raises(errors.CloudError) as caught:
         cloud(azure).list_nodes()
     assert (type(caught.value), caught.value.retry_after) == (expected, 7.0)
 
@@ -143,7 +136,7 @@ def test_only_the_missing_right_makes_the_states_be_asked_one_by_one(azure: Azur
     ours = cloud(azure)
     ours.create(order())
     azure.fault("virtualMachines.listAll", before=refusal("InternalServerError", 500))
-    with pytest.raises(CloudError):
+    with pytest.raises(errors.CloudError):
         ours.list_nodes()
 
 
@@ -209,14 +202,14 @@ def test_a_name_in_other_hands_is_not_our_node(azure: AzureServer) -> None:
 @cases(
     ("how", "expected"),
     {
-        "group": (refusal("ResourceGroupNotFound", 404), BadRequest),
-        "subscription": (refusal("SubscriptionNotFound", 404), Unauthorized),
-        "another-not-found": (refusal("NotFound", 404), BadRequest),
-        "another-resource": (plain(200, '{"id": "/x"}'), ForeignAnswer),
+        "group": (refusal("ResourceGroupNotFound", 404), errors.BadRequest),
+        "subscription": (refusal("SubscriptionNotFound", 404), errors.Unauthorized),
+        "another-not-found": (refusal("NotFound", 404), errors.BadRequest),
+        "another-resource": (plain(200, '{"id": "/x"}'), errors.ForeignAnswer),
     },
 )
 def test_only_azures_own_no_such_resource_is_no_such_node(
-    azure: AzureServer, how: Callable[[], Any], expected: type[CloudError]
+    azure: AzureServer, how: Callable[[], Any], expected: type[errors.CloudError]
 ) -> None:
     ours = cloud(azure)
     made = ours.create(order())
@@ -234,7 +227,7 @@ def test_a_resource_group_that_is_not_there_denies_no_node(azure: AzureServer) -
         lambda: ours.find_by_record("zzzzz-7ekkf-000000000000001"),
         lambda: ours.ask("6695eb01-0000-4000-8000-97f2502e193f"),
     ):
-        with pytest.raises(BadRequest, match="ResourceGroupNotFound"):
+        with pytest.raises(errors.BadRequest, match="ResourceGroupNotFound"):
             ask()
 
 
@@ -261,7 +254,7 @@ def test_another_account_than_the_files_is_no_account_l5(
     azure: AzureServer, change: Callable[[Any], object]
 ) -> None:
     azure.fault("subscriptions.get", after=changed(change))
-    with pytest.raises(ForeignAnswer):
+    with pytest.raises(errors.ForeignAnswer):
         cloud(azure).account()
 
 

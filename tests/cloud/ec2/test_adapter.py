@@ -9,16 +9,10 @@ import pytest
 import requests
 from werkzeug.serving import make_ssl_devcert
 
-from nodemanager.errors import (
-    CloudError,
-)
+from nodemanager.errors import CloudError
 from tests.cases import cases
 from tests.cloud.ec2.helpers import cloud, order
-from tests.cloud.ec2.moto_server import (
-    MotoServer,
-    plain,
-    refusal,
-)
+from tests.cloud.ec2.moto_server import MotoServer, plain, refusal
 
 
 def test_the_account_is_one_stable_line(server: MotoServer) -> None:

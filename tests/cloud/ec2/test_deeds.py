@@ -11,19 +11,10 @@ import pytest
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG, RECORD_TAG, SIZE_TAG
 from nodemanager.core.model.world import Outcome, Size
-from nodemanager.errors import (
-    BadRequest,
-    CloudError,
-    ForeignAnswer,
-)
+from nodemanager.errors import BadRequest, CloudError, ForeignAnswer
 from tests.cases import cases
 from tests.cloud.ec2.helpers import POOL, PUBLIC_KEY, by_hand, cloud, order
-from tests.cloud.ec2.moto_server import (
-    MotoServer,
-    refusal,
-    replaced,
-    truncated,
-)
+from tests.cloud.ec2.moto_server import MotoServer, refusal, replaced, truncated
 from tests.cloud.ec2.moto_things import NAMESPACE
 
 # Creating (U5).

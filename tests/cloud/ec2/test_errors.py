@@ -7,52 +7,42 @@ from email.utils import formatdate
 
 import pytest
 
+from nodemanager import errors
 from nodemanager.cloud.ec2 import errors as ec2_errors
 from nodemanager.cloud.transport import wait_asked_for
-from nodemanager.errors import (
-    BadRequest,
-    CapacityUnavailable,
-    CloudError,
-    FamilyQuotaExceeded,
-    ForeignAnswer,
-    QuotaExceeded,
-    SpotQuotaExceeded,
-    Throttled,
-    Unauthorized,
-)
 from tests.cases import cases
 from tests.cloud.ec2.helpers import cloud, order
 from tests.cloud.ec2.moto_server import MotoServer, plain, refusal
 
 
-def refused(server: MotoServer) -> CloudError:
-    with pytest.raises(CloudError) as caught:
+def refused(server: MotoServer) -> errors.CloudError:
+    with pytest.raises(errors.CloudError) as caught:
         cloud(server).create(order())
     return caught.value
 
 
 CODES = (
-    ("InstanceLimitExceeded", 400, QuotaExceeded),
-    ("VcpuLimitExceeded", 400, FamilyQuotaExceeded),
-    ("MaxSpotInstanceCountExceeded", 400, SpotQuotaExceeded),
-    ("InsufficientFreeAddressesInSubnet", 400, QuotaExceeded),
-    ("VolumeLimitExceeded", 400, QuotaExceeded),
-    ("InsufficientInstanceCapacity", 500, CapacityUnavailable),
-    ("InsufficientInstanceCapacity", 400, CapacityUnavailable),
-    ("Server.InsufficientInstanceCapacity", 500, CapacityUnavailable),
-    ("SpotMaxPriceTooLow", 400, CapacityUnavailable),
-    ("Unsupported", 400, CapacityUnavailable),
-    ("RequestLimitExceeded", 503, Throttled),
-    ("Throttling", 400, Throttled),
-    ("UnauthorizedOperation", 403, Unauthorized),
-    ("AuthFailure", 401, Unauthorized),
-    ("ExpiredToken", 400, Unauthorized),
-    ("RequestExpired", 400, Unauthorized),
-    ("InvalidAMIID.NotFound", 400, BadRequest),
-    ("MissingParameter", 400, BadRequest),
-    ("IncorrectInstanceState", 400, BadRequest),
-    ("OperationNotPermitted", 400, BadRequest),
-    ("ACodeOfTomorrow", 400, BadRequest),
+    ("InstanceLimitExceeded", 400, errors.QuotaExceeded),
+    ("VcpuLimitExceeded", 400, errors.FamilyQuotaExceeded),
+    ("MaxSpotInstanceCountExceeded", 400, errors.SpotQuotaExceeded),
+    ("InsufficientFreeAddressesInSubnet", 400, errors.QuotaExceeded),
+    ("VolumeLimitExceeded", 400, errors.QuotaExceeded),
+    ("InsufficientInstanceCapacity", 500, errors.CapacityUnavailable),
+    ("InsufficientInstanceCapacity", 400, errors.CapacityUnavailable),
+    ("Server.InsufficientInstanceCapacity", 500, errors.CapacityUnavailable),
+    ("SpotMaxPriceTooLow", 400, errors.CapacityUnavailable),
+    ("Unsupported", 400, errors.CapacityUnavailable),
+    ("RequestLimitExceeded", 503, errors.Throttled),
+    ("Throttling", 400, errors.Throttled),
+    ("UnauthorizedOperation", 403, errors.Unauthorized),
+    ("AuthFailure", 401, errors.Unauthorized),
+    ("ExpiredToken", 400, errors.Unauthorized),
+    ("RequestExpired", 400, errors.Unauthorized),
+    ("InvalidAMIID.NotFound", 400, errors.BadRequest),
+    ("MissingParameter", 400, errors.BadRequest),
+    ("IncorrectInstanceState", 400, errors.BadRequest),
+    ("OperationNotPermitted", 400, errors.BadRequest),
+    ("ACodeOfTomorrow", 400, errors.BadRequest),
     # The last is a new code.
 )
 
@@ -82,23 +72,23 @@ def test_a_code_that_decides_nothing_is_not_definite(
 ) -> None:
     server.fault("RunInstances", before=refusal(code, status))
     error = refused(server)
-    assert type(error) is CloudError
+    assert type(error) is errors.CloudError
     assert not error.definite
 
 
 @cases(
     ("status", "kind", "definite"),
     {
-        "503": (503, CloudError, False),
-        "500": (500, CloudError, False),
-        "504": (504, CloudError, False),
-        "a-proxy-s-403": (403, ForeignAnswer, False),
-        "a-proxy-s-413": (413, ForeignAnswer, False),
-        "429": (429, Throttled, True),
+        "503": (503, errors.CloudError, False),
+        "500": (500, errors.CloudError, False),
+        "504": (504, errors.CloudError, False),
+        "a-proxy-s-403": (403, errors.ForeignAnswer, False),
+        "a-proxy-s-413": (413, errors.ForeignAnswer, False),
+        "429": (429, errors.Throttled, True),
     },
 )
 def test_without_a_code_of_ec2_s_only_a_429_is_definite(
-    server: MotoServer, status: int, kind: type[CloudError], definite: bool
+    server: MotoServer, status: int, kind: type[errors.CloudError], definite: bool
 ) -> None:
     server.fault("RunInstances", before=plain(status, "<html>a proxy speaks</html>"))
     error = refused(server)
@@ -131,7 +121,7 @@ def test_retry_after_may_be_a_date() -> None:
 
 def test_an_outage_without_a_code_tells_when_to_come_back(server: MotoServer) -> None:
     server.fault("DescribeInstances", before=plain(503, "busy", retry_after="30"))
-    with pytest.raises(CloudError) as caught:
+    with pytest.raises(errors.CloudError) as caught:
         cloud(server).list_nodes()
     assert caught.value.retry_after == 30.0
 

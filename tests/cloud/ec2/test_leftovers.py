@@ -10,17 +10,8 @@ import pytest
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
 from nodemanager.core.model.world import CloudNode, Leftover, LeftoverKind, Outcome, Size
-from nodemanager.errors import (
-    ForeignAnswer,
-    LeftAlone,
-)
-from tests.cloud.ec2.helpers import (
-    add_volume,
-    by_hand,
-    cloud,
-    order,
-    tags_of,
-)
+from nodemanager.errors import ForeignAnswer, LeftAlone
+from tests.cloud.ec2.helpers import add_volume, by_hand, cloud, order, tags_of
 from tests.cloud.ec2.moto_server import MotoServer, plain, replaced
 from tests.cloud.ec2.moto_things import NAMESPACE
 

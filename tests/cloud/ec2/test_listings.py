@@ -6,16 +6,10 @@ import pytest
 
 from nodemanager.cloud.tags import POOL_TAG
 from nodemanager.core.model.world import CloudState
-from nodemanager.errors import (
-    ForeignAnswer,
-)
+from nodemanager.errors import ForeignAnswer
 from tests.cases import cases
 from tests.cloud.ec2.helpers import cloud, order
-from tests.cloud.ec2.moto_server import (
-    MotoServer,
-    plain,
-    replaced,
-)
+from tests.cloud.ec2.moto_server import MotoServer, plain, replaced
 from tests.cloud.ec2.moto_things import NAMESPACE
 
 # Listings (L2, T5).

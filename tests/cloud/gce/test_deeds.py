@@ -8,18 +8,11 @@ from typing import Any
 
 import pytest
 
+from nodemanager import errors
 from nodemanager.cloud.gce.options import Template
 from nodemanager.cloud.gce.order import insert_body
 from nodemanager.cloud.tags import label_value
 from nodemanager.core.model.world import CloudState, Outcome, Tags
-from nodemanager.errors import (
-    BadRequest,
-    CapacityUnavailable,
-    CloudError,
-    QuotaExceeded,
-    Throttled,
-    Unauthorized,
-)
 from tests.cases import cases
 from tests.cloud.faults import lost
 from tests.cloud.gce.helpers import SMALL, ZONE, by_hand, cloud, instance, order
@@ -156,13 +149,13 @@ def test_scratch_space_is_whole_local_ssds_or_one_disk(
 def test_more_scratch_than_local_ssds_have_is_refused_before_anything_is_sent(
     gce: GceServer,
 ) -> None:
-    with pytest.raises(BadRequest, match="scratch"):
+    with pytest.raises(errors.BadRequest, match="scratch"):
         cloud(gce).create(order(size=replace(SMALL, scratch_mb=10_000_000)))
     assert gce.called(INSERT) == []
 
 
 def test_a_size_whose_name_no_label_can_hold_is_refused(gce: GceServer) -> None:
-    with pytest.raises(BadRequest, match="longer than"):
+    with pytest.raises(errors.BadRequest, match="longer than"):
         cloud(gce).create(order(size=replace(SMALL, name="S" * 40)))
 
 
@@ -195,7 +188,7 @@ def test_an_image_is_a_name_a_family_or_a_path(gce: GceServer, image: str, found
 def test_an_image_that_is_nowhere_is_told_before_anything_is_created(gce: GceServer) -> None:
     ours = cloud(gce, create={"image": "debian-7"})
     for attempt in (ours.check_image, lambda: ours.create(order())):
-        with pytest.raises(BadRequest, match="image = debian-7"):
+        with pytest.raises(errors.BadRequest, match="image = debian-7"):
             attempt()
     assert gce.called(INSERT) == []
 
@@ -209,7 +202,7 @@ def test_an_insert_without_a_target_is_unclear_where_its_operation_cant_be_asked
     gce.fault(INSERT, after=changed(lambda told: told.pop("targetId")))
     gce.fault(OPERATION, before=refusal("forbidden", 403))
     ours, asked = cloud(gce), order()
-    with pytest.raises(CloudError, match="without an id") as caught:
+    with pytest.raises(errors.CloudError, match="without an id") as caught:
         ours.create(asked)
     assert not caught.value.definite
     assert ours.create(asked).id in {node.id for node in ours.list_nodes().items}
@@ -218,26 +211,26 @@ def test_an_insert_without_a_target_is_unclear_where_its_operation_cant_be_asked
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("ZONE_RESOURCE_POOL_EXHAUSTED", CapacityUnavailable),
-        ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", CapacityUnavailable),
-        ("QUOTA_EXCEEDED", QuotaExceeded),
-        ("IP_SPACE_EXHAUSTED", QuotaExceeded),
-        ("RESOURCE_OPERATION_RATE_EXCEEDED", Throttled),
-        ("PERMISSIONS_ERROR", Unauthorized),
-        ("INTERNAL_ERROR", CloudError),
-        ("SOMETHING_NEW", CloudError),
+        ("ZONE_RESOURCE_POOL_EXHAUSTED", errors.CapacityUnavailable),
+        ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", errors.CapacityUnavailable),
+        ("QUOTA_EXCEEDED", errors.QuotaExceeded),
+        ("IP_SPACE_EXHAUSTED", errors.QuotaExceeded),
+        ("RESOURCE_OPERATION_RATE_EXCEEDED", errors.Throttled),
+        ("PERMISSIONS_ERROR", errors.Unauthorized),
+        ("INTERNAL_ERROR", errors.CloudError),
+        ("SOMETHING_NEW", errors.CloudError),
     ],
 )
 def test_an_operation_that_fails_says_why(
-    gce: GceServer, code: str, expected: type[CloudError]
+    gce: GceServer, code: str, expected: type[errors.CloudError]
 ) -> None:
     gce.project.takes = 0.05
     gce.project.next_fails.append((code, "The zone does not have enough resources available."))
     ours = cloud(gce)
-    with pytest.raises(CloudError, match=code) as caught:
+    with pytest.raises(errors.CloudError, match=code) as caught:
         finished(ours, order())
     assert type(caught.value) is expected
-    assert caught.value.definite is (expected is not CloudError)
+    assert caught.value.definite is (expected is not errors.CloudError)
     assert "enough resources" in str(caught.value)
     assert gce.project.instances == {}
     assert gce.project.disks == {}
@@ -245,22 +238,22 @@ def test_an_operation_that_fails_says_why(
 
 
 REASONS = (
-    ("quotaExceeded", 403, QuotaExceeded),
-    ("rateLimitExceeded", 403, Throttled),
-    ("userRateLimitExceeded", 403, Throttled),
-    ("rateLimitExceeded", 429, Throttled),
-    ("resourcePoolExhausted", 503, CapacityUnavailable),
-    ("forbidden", 403, Unauthorized),
-    ("somethingNew", 403, Unauthorized),
-    ("authError", 401, Unauthorized),
-    ("invalid", 400, BadRequest),
-    ("notFound", 404, BadRequest),
-    ("somethingNew", 429, Throttled),
-    ("somethingNew", 409, CloudError),
-    ("backendError", 503, CloudError),
-    ("backendError", 400, CloudError),
-    ("internalError", 500, CloudError),
-    ("somethingNew", 500, CloudError),
+    ("quotaExceeded", 403, errors.QuotaExceeded),
+    ("rateLimitExceeded", 403, errors.Throttled),
+    ("userRateLimitExceeded", 403, errors.Throttled),
+    ("rateLimitExceeded", 429, errors.Throttled),
+    ("resourcePoolExhausted", 503, errors.CapacityUnavailable),
+    ("forbidden", 403, errors.Unauthorized),
+    ("somethingNew", 403, errors.Unauthorized),
+    ("authError", 401, errors.Unauthorized),
+    ("invalid", 400, errors.BadRequest),
+    ("notFound", 404, errors.BadRequest),
+    ("somethingNew", 429, errors.Throttled),
+    ("somethingNew", 409, errors.CloudError),
+    ("backendError", 503, errors.CloudError),
+    ("backendError", 400, errors.CloudError),
+    ("internalError", 500, errors.CloudError),
+    ("somethingNew", 500, errors.CloudError),
 )
 
 
@@ -269,10 +262,10 @@ def test_googles_reason_decides_what_a_refused_create_means(gce: GceServer) -> N
     for reason, status, expected in REASONS:
         gce.fault(INSERT, before=refusal(reason, status, "no, hush", retry_after="9"))
         before = len(gce.called(INSERT))
-        with pytest.raises(CloudError, match=f"{reason}: no") as caught:
+        with pytest.raises(errors.CloudError, match=f"{reason}: no") as caught:
             ours.create(order())
         assert type(caught.value) is expected, (reason, status)
-        assert caught.value.definite is (expected is not CloudError)
+        assert caught.value.definite is (expected is not errors.CloudError)
         assert caught.value.retry_after == 9.0
         assert len(gce.called(INSERT)) == before + 1
 
@@ -280,7 +273,7 @@ def test_googles_reason_decides_what_a_refused_create_means(gce: GceServer) -> N
 def test_a_create_whose_answer_was_lost_is_repeated_and_makes_one_node_u9(gce: GceServer) -> None:
     ours, asked = cloud(gce), order()
     gce.fault(INSERT, after=lost)
-    with pytest.raises(CloudError) as caught:
+    with pytest.raises(errors.CloudError) as caught:
         ours.create(asked)
     assert not caught.value.definite
     made = ours.create(asked)
@@ -304,7 +297,7 @@ def test_a_repeated_create_that_google_no_longer_knows_finds_its_node_by_name(
 def test_a_name_that_another_node_has_makes_no_node_of_ours(gce: GceServer) -> None:
     asked = order("compute1", incarnation="ab" * 16)
     by_hand(gce, name="compute1-abababab")
-    with pytest.raises(BadRequest, match="alreadyExists") as caught:
+    with pytest.raises(errors.BadRequest, match="alreadyExists") as caught:
         cloud(gce).create(asked)
     assert caught.value.definite
 
@@ -346,7 +339,7 @@ def test_labels_that_changed_meanwhile_are_not_overwritten(gce: GceServer) -> No
     ours.list_nodes()
     ours.ask(theirs)
     gce.fault("instances.get", after=stale)
-    with pytest.raises(BadRequest, match="conditionNotMet"):
+    with pytest.raises(errors.BadRequest, match="conditionNotMet"):
         ours.adopt(theirs, Tags("blue"))
     assert instance(gce, theirs)["labels"] == {"owner": "alice"}
 
@@ -356,7 +349,7 @@ def test_an_adoption_that_is_not_done_in_time_may_still_be(gce: GceServer) -> No
     theirs = by_hand(gce)
     ours.account()
     gce.project.takes = 1000.0
-    with pytest.raises(CloudError, match="not set yet") as caught:
+    with pytest.raises(errors.CloudError, match="not set yet") as caught:
         ours.adopt(theirs, Tags("blue"))
     assert not caught.value.definite
 

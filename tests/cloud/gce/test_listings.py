@@ -10,14 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodemanager import errors
 from nodemanager.cloud.gce.instance import instance_name
 from nodemanager.cloud.tags import label_value, read_label
 from nodemanager.core.model.world import CloudState
-from nodemanager.errors import (
-    CloudError,
-    ForeignAnswer,
-    IncompleteListing,
-)
 from tests.cases import cases
 from tests.cloud.gce.helpers import POOL, ZONE, by_hand, cloud, order
 from tests.cloud.gce.project import ZONES
@@ -79,7 +75,7 @@ def test_an_answer_that_may_lack_nodes_is_no_listing(
     ours = cloud(gce)
     assert len(ours.list_nodes().items) == 1
     gce.fault(LIST, after=changed(change))
-    with pytest.raises((IncompleteListing, ForeignAnswer)) as caught:
+    with pytest.raises((errors.IncompleteListing, errors.ForeignAnswer)) as caught:
         ours.list_nodes()
     assert not caught.value.definite
     assert len(ours.list_nodes().items) == 1
@@ -91,14 +87,14 @@ def test_a_zone_that_cant_be_reached_is_no_empty_zone(gce: GceServer) -> None:
     ours = cloud(gce)
     gce.project.unreachable = {"us-central1-b"}
     for ask in (ours.list_nodes, lambda: ours.find_by_record("zzzzz-7ekkf-000000000000001")):
-        with pytest.raises(IncompleteListing, match="us-central1-b"):
+        with pytest.raises(errors.IncompleteListing, match="us-central1-b"):
             ask()
-    with pytest.raises(CloudError):
+    with pytest.raises(errors.CloudError):
         ours.ask(kept)
     gce.project.unreachable = set()
     assert ours.ask(kept) is not None
     gce.project.unreachable = {"us-central1-b"}
-    with pytest.raises(CloudError) as caught:
+    with pytest.raises(errors.CloudError) as caught:
         ours.ask(kept)
     assert not caught.value.definite
 
@@ -212,7 +208,7 @@ def test_another_project_than_the_files_is_no_account_l5(
 ) -> None:
     ours = cloud(gce)
     gce.fault("projects.get", after=changed(change))
-    with pytest.raises(ForeignAnswer):
+    with pytest.raises(errors.ForeignAnswer):
         ours.account()
     assert ours.account()
 
@@ -223,10 +219,10 @@ def test_a_project_that_is_not_there_is_no_evidence_about_a_node(gce: GceServer)
     made = ours.create(order())
     for name in ("instances.get", "zones.get"):
         gce.fault(name, before=refusal("notFound", 404, "The resource 'projects/p' was not found"))
-    with pytest.raises(CloudError, match="notFound"):
+    with pytest.raises(errors.CloudError, match="notFound"):
         ours.ask(made.id)
     gce.fault("instances.get", before=plain(404, "<html>no such page</html>"))
-    with pytest.raises(CloudError):
+    with pytest.raises(errors.CloudError):
         ours.ask(made.id)
     assert ours.ask(made.id) is not None
 

@@ -16,31 +16,16 @@ from xml.etree import ElementTree
 import mock
 import pytest
 
+from nodemanager import errors
 from nodemanager.cloud.api import CreateOrder
 from nodemanager.cloud.libcloud_base import LibcloudCloud
 from nodemanager.cloud.libvirt.adapter import build_cloud
-from nodemanager.cloud.libvirt.domain import (
-    READER,
-    STATE_NAMES,
-    STATES,
-    URI,
-    Domain,
-    state_name,
-)
+from nodemanager.cloud.libvirt.domain import READER, STATE_NAMES, STATES, URI, Domain, state_name
 from nodemanager.cloud.libvirt.driver import Hypervisor
 from nodemanager.cloud.libvirt.options import Template
 from nodemanager.cloud.libvirt.order import Guest, domain_xml
 from nodemanager.cloud.libvirt.volumes import VolumePlan
 from nodemanager.core.model.world import CloudState, Leftover, LeftoverKind, Outcome, Size, Tags
-from nodemanager.errors import (
-    BadRequest,
-    CapacityUnavailable,
-    CloudError,
-    ConfigError,
-    IncompleteListing,
-    LeftAlone,
-    MalformedId,
-)
 from tests.cases import cases
 from tests.cloud.cloud_config import cloud_config
 from tests.cloud.libvirt import driver as libvirt_driver
@@ -188,12 +173,12 @@ def test_a_node_gets_the_first_of_the_host_s_devices_that_no_domain_has(hypervis
         assert devices_of(hypervisor, one.id) == ["0x65 0x0", "0x65 0x1"]
         assert devices_of(hypervisor, other.id) == ["0x66 0x0"]
         third = order("third", tags=replace(TAGS, incarnation="c" * 32))
-        with pytest.raises(CapacityUnavailable, match="domains have all 2 of them"):
+        with pytest.raises(errors.CapacityUnavailable, match="domains have all 2 of them"):
             cloud.create(third)
         assert len(mine(hypervisor)) == 2
         # One that is shut off may be started at any time.
         hypervisor.lookupByUUIDString(one.id).destroy()
-        with pytest.raises(CapacityUnavailable):
+        with pytest.raises(errors.CapacityUnavailable):
             cloud.create(third)
         assert cloud.destroy(one.id) is Outcome.GONE
         assert devices_of(hypervisor, cloud.create(third).id) == ["0x65 0x0", "0x65 0x1"]
@@ -258,9 +243,9 @@ def test_an_image_that_is_not_there_stops_the_boot_before_anything_is_made(
     hypervisor: Any,
 ) -> None:
     with closing(libvirt_driver.cloud(ManualClock(), image="no-such.qcow2")) as cloud:
-        with pytest.raises(BadRequest, match=r"no-such\.qcow2"):
+        with pytest.raises(errors.BadRequest, match=r"no-such\.qcow2"):
             cloud.check_image()
-        with pytest.raises(BadRequest, match=r"no-such\.qcow2"):
+        with pytest.raises(errors.BadRequest, match=r"no-such\.qcow2"):
             cloud.create(order())
     assert (mine(hypervisor), volumes(hypervisor)) == ([], [])
 
@@ -315,7 +300,7 @@ def test_a_full_storage_pool_is_no_capacity_and_nothing_is_left_u6(
 
     with (
         mock.patch.object(libvirt.virStoragePool, "createXML", full),
-        pytest.raises(CapacityUnavailable) as caught,
+        pytest.raises(errors.CapacityUnavailable) as caught,
     ):
         cloud.create(order())
     assert caught.value.definite
@@ -336,7 +321,7 @@ def test_a_hypervisor_that_takes_no_uploads_boots_nothing_and_keeps_nothing(
                 )
             )
         ) as cloud,
-        pytest.raises(BadRequest, match="virStorageVolUpload") as caught,
+        pytest.raises(errors.BadRequest, match="virStorageVolUpload") as caught,
     ):
         cloud.create(order())
     assert caught.value.definite
@@ -348,7 +333,7 @@ def test_a_create_that_hung_is_unclear_stays_listed_and_is_finished_by_its_repea
 ) -> None:
     with (
         mock.patch.object(Uploading, "ex_upload", side_effect=TimeoutError("no answer")),
-        pytest.raises(CloudError) as caught,
+        pytest.raises(errors.CloudError) as caught,
     ):
         cloud.create(order())
     assert not caught.value.definite
@@ -369,10 +354,10 @@ def test_a_create_that_cant_be_taken_back_is_unclear(cloud: LibcloudCloud, hyper
         mock.patch.object(
             libvirt.virDomain, "undefineFlags", side_effect=libvirt.libvirtError("stuck")
         ),
-        pytest.raises(CloudError) as caught,
+        pytest.raises(errors.CloudError) as caught,
     ):
         cloud.create(order())
-    assert type(caught.value) is CloudError
+    assert type(caught.value) is errors.CloudError
     assert [node.tags for node in cloud.find_by_record(RECORD)] == [TAGS]
 
 
@@ -386,7 +371,10 @@ def test_a_start_that_took_effect_late_is_not_taken_back(
         for domain in hypervisor.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_SHUTOFF):
             domain.create()
 
-    with mock.patch.object(Uploading, "ex_upload", late), pytest.raises(CloudError) as caught:
+    with (
+        mock.patch.object(Uploading, "ex_upload", late),
+        pytest.raises(errors.CloudError) as caught,
+    ):
         cloud.create(order())
     assert not caught.value.definite
     [node] = cloud.find_by_record(RECORD)
@@ -414,7 +402,7 @@ def test_a_call_that_hangs_is_given_up_and_the_next_ones_are_answered(hypervisor
         driver = cloud._drivers.mine()
         with mock.patch.object(driver, "connection") as connection:
             connection.listAllDomains = over.wait
-            with pytest.raises(CloudError, match="no answer within 1 s") as caught:
+            with pytest.raises(errors.CloudError, match="no answer within 1 s") as caught:
                 cloud.list_nodes()
         assert not caught.value.definite
         assert cloud.list_nodes().complete
@@ -506,7 +494,7 @@ def test_a_domain_with_damaged_metadata_is_listed_and_no_evidence_p3(
     assert any(problem in line for line in damaged.problems)
     assert damaged.tags == Tags()
     if RECORD in metadata:
-        with pytest.raises(IncompleteListing):
+        with pytest.raises(errors.IncompleteListing):
             cloud.find_by_record(RECORD)
     assert cloud.find_by_record("zzzzz-7ekkf-000000000000099") == ()
 
@@ -556,16 +544,16 @@ def test_a_domain_that_ends_while_it_is_read_is_left_out_and_any_other_failure_e
     assert other not in {node.id for node in listing.items}
     with (
         mock.patch.object(libvirt.virDomain, "XMLDesc", side_effect=libvirt.libvirtError("odd")),
-        pytest.raises(CloudError),
+        pytest.raises(errors.CloudError),
     ):
         cloud.list_nodes()
 
 
 @pytest.mark.parametrize("odd", ["12", "{}", "6695EB01-F6A4-8304-79AA-97F2502E193F"])
 def test_an_id_that_is_no_uuid_is_malformed(cloud: LibcloudCloud, odd: str) -> None:
-    with pytest.raises(MalformedId):
+    with pytest.raises(errors.MalformedId):
         cloud.ask(odd)
-    with pytest.raises(MalformedId):
+    with pytest.raises(errors.MalformedId):
         cloud.destroy(odd)
 
 
@@ -633,19 +621,19 @@ def test_a_volume_that_another_domain_uses_is_left_alone(
         "</domain>"
     )
     assert scratch.id not in {one.id for one in cloud.find_leftovers()}
-    with pytest.raises(LeftAlone, match=r"other \(running\)"):
+    with pytest.raises(errors.LeftAlone, match=r"other \(running\)"):
         cloud.release(scratch)
     other.destroy()
     assert cloud.release(scratch) is Outcome.GONE
 
 
 def test_only_a_volume_named_by_us_is_ever_deleted(cloud: LibcloudCloud, hypervisor: Any) -> None:
-    with pytest.raises(LeftAlone):
+    with pytest.raises(errors.LeftAlone):
         cloud.release(Leftover(LeftoverKind.VOLUME, f"{POOL}/{libvirt_driver.IMAGE}", ""))
     theirs = f"nodemanager.theirs.{INCARNATION}.root.qcow2"
     pool = hypervisor.storagePoolLookupByName(POOL)
     pool.createXML(libvirt_driver.IMAGE_XML.replace(libvirt_driver.IMAGE, theirs))
-    with pytest.raises(LeftAlone):
+    with pytest.raises(errors.LeftAlone):
         cloud.release(Leftover(LeftoverKind.VOLUME, f"{POOL}/{theirs}", ""))
     assert cloud.find_leftovers() == ()
     assert theirs in volumes(hypervisor)
@@ -654,7 +642,7 @@ def test_only_a_volume_named_by_us_is_ever_deleted(cloud: LibcloudCloud, hypervi
 def test_a_node_keeps_its_volumes_while_it_lives(cloud: LibcloudCloud, hypervisor: Any) -> None:
     made = cloud.create(order())
     for leftover in cloud.pins(made.id):
-        with pytest.raises(LeftAlone):
+        with pytest.raises(errors.LeftAlone):
             cloud.release(leftover)
     assert cloud.find_leftovers() == ()
     assert len(volumes(hypervisor)) == 3
@@ -667,7 +655,7 @@ def test_without_libvirt_s_module_the_error_says_what_to_install() -> None:
     with (
         mock.patch.dict(sys.modules, {"libvirt": None}),
         pytest.raises(
-            ConfigError, match=r"apt-get install libvirt-dev .*pip install .*\[libvirt\]"
+            errors.ConfigError, match=r"apt-get install libvirt-dev .*pip install .*\[libvirt\]"
         ),
     ):
         libvirt_driver.cloud(ManualClock())

@@ -7,20 +7,9 @@ import pytest
 from nodemanager.cloud.checks import CheckStatus, Found, Wanted
 from nodemanager.core.model.world import Size
 from tests.cloud.asking import asked
-from tests.cloud.openstack.account import (
-    ZONE,
-)
-from tests.cloud.openstack.helpers import (
-    BY_CREDENTIAL,
-    POOL,
-    SMALL,
-    cloud,
-)
-from tests.cloud.openstack.server import (
-    OpenStackServer,
-    plain,
-    refusal,
-)
+from tests.cloud.openstack.account import ZONE
+from tests.cloud.openstack.helpers import BY_CREDENTIAL, POOL, SMALL, cloud
+from tests.cloud.openstack.server import OpenStackServer, plain, refusal
 from tests.cloud.openstack.test_rights import rules_of
 from tests.cloud.openstack.things import IMAGE
 

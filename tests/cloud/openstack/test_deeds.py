@@ -8,17 +8,9 @@ from typing import Any
 
 import pytest
 
+from nodemanager import errors
 from nodemanager.cloud.openstack.errors import refusal_of
 from nodemanager.core.model.world import CloudState, Outcome, Size, Tags
-from nodemanager.errors import (
-    BadRequest,
-    CapacityUnavailable,
-    CloudError,
-    ForeignAnswer,
-    QuotaExceeded,
-    Throttled,
-    Unauthorized,
-)
 from tests.cases import cases
 from tests.cloud.openstack.account import SERVER_GROUP, network, server_group
 from tests.cloud.openstack.helpers import by_hand, cloud, order
@@ -79,7 +71,7 @@ def test_a_node_boots_from_a_volume_of_its_own_where_its_flavor_has_no_disk(
     openstack: OpenStackServer,
 ) -> None:
     huge = order(size=Size("g1.huge", "g1.huge", 64, 524288))
-    with pytest.raises(BadRequest, match="Only volume-backed servers"):
+    with pytest.raises(errors.BadRequest, match="Only volume-backed servers"):
         cloud(openstack).create(huge)
     create = {"image": IMAGE, "boot_volume_gb": "40", "boot_volume_type": "ssd"}
     made = cloud(openstack, create=create).create(huge)
@@ -131,7 +123,7 @@ def test_a_name_that_none_or_several_have_makes_no_server(
         openstack.account.server_groups.append(server_group(thing_id, "twice"))
     name = "twice" if "twice" in said else "nobody"
     ours = cloud(openstack, create={"image": IMAGE, option: name})
-    with pytest.raises(BadRequest, match=re.escape(f"[Cloud Create] {said}")):
+    with pytest.raises(errors.BadRequest, match=re.escape(f"[Cloud Create] {said}")):
         ours.create(order())
     assert openstack.called(CREATE) == []
 
@@ -167,44 +159,44 @@ def test_the_admin_s_password_in_the_answer_is_kept_nowhere(openstack: OpenStack
     {
         "quota": (
             refusal(403, "Quota exceeded for cores: Requested 8, but already used 4 of 8 cores"),
-            QuotaExceeded,
+            errors.QuotaExceeded,
             True,
         ),
-        "ports": (refusal(403, "Maximum number of ports exceeded"), QuotaExceeded, True),
+        "ports": (refusal(403, "Maximum number of ports exceeded"), errors.QuotaExceeded, True),
         "policy": (
             refusal(403, "Policy doesn't allow os_compute_api:servers:create to be performed."),
-            Unauthorized,
+            errors.Unauthorized,
             True,
         ),
-        "401": (refusal(401, "no"), Unauthorized, True),
-        "401-text": (plain(401, "Authentication required"), Unauthorized, True),
-        "400": (refusal(400, "Invalid key_name provided."), BadRequest, True),
+        "401": (refusal(401, "no"), errors.Unauthorized, True),
+        "401-text": (plain(401, "Authentication required"), errors.Unauthorized, True),
+        "400": (refusal(400, "Invalid key_name provided."), errors.BadRequest, True),
         "zone": (
             refusal(400, "The requested availability zone is not available"),
-            BadRequest,
+            errors.BadRequest,
             True,
         ),
         "409": (
             refusal(409, "Multiple possible networks found, use a Network ID to be more specific."),
-            BadRequest,
+            errors.BadRequest,
             True,
         ),
-        "413": (refusal(413, "slow", "30"), Throttled, True),
-        "429": (refusal(429, "slow", "30"), Throttled, True),
-        "a-proxy-s-429": (plain(429, "slow"), Throttled, True),
-        "capacity": (refusal(500, NO_VALID_HOST), CapacityUnavailable, True),
-        "500": (refusal(500, "Unexpected API Error."), CloudError, False),
-        "503": (refusal(503, "busy", "30"), CloudError, False),
-        "a-proxy-s-504": (plain(504, "<h1>nginx</h1>"), CloudError, False),
-        "a-proxy-s-413": (plain(413, "<h1>nginx</h1>"), ForeignAnswer, False),
-        "cut": (lambda: None, CloudError, False),
+        "413": (refusal(413, "slow", "30"), errors.Throttled, True),
+        "429": (refusal(429, "slow", "30"), errors.Throttled, True),
+        "a-proxy-s-429": (plain(429, "slow"), errors.Throttled, True),
+        "capacity": (refusal(500, NO_VALID_HOST), errors.CapacityUnavailable, True),
+        "500": (refusal(500, "Unexpected API Error."), errors.CloudError, False),
+        "503": (refusal(503, "busy", "30"), errors.CloudError, False),
+        "a-proxy-s-504": (plain(504, "<h1>nginx</h1>"), errors.CloudError, False),
+        "a-proxy-s-413": (plain(413, "<h1>nginx</h1>"), errors.ForeignAnswer, False),
+        "cut": (lambda: None, errors.CloudError, False),
     },
 )
 def test_a_refusal_says_what_to_do_next_d6_u6(
-    openstack: OpenStackServer, answer: Any, expected: type[CloudError], definite: bool
+    openstack: OpenStackServer, answer: Any, expected: type[errors.CloudError], definite: bool
 ) -> None:
     openstack.fault(CREATE, before=answer)
-    with pytest.raises(CloudError) as caught:
+    with pytest.raises(errors.CloudError) as caught:
         cloud(openstack).create(order())
     assert type(caught.value) is expected
     assert caught.value.definite is definite
@@ -220,32 +212,32 @@ def test_a_refusal_says_what_to_do_next_d6_u6(
         "neutron-quota": (
             409,
             b'{"NeutronError": {"type": "OverQuota", "message": "for resources: [\'port\']."}}',
-            QuotaExceeded,
+            errors.QuotaExceeded,
         ),
         "cinder-quota": (
             413,
             b'{"overLimit": {"code": 413, "message": "VolumeLimitExceeded: over the limit"}}',
-            QuotaExceeded,
+            errors.QuotaExceeded,
         ),
         "unified-limits": (
             403,
             b'{"forbidden": {"code": 403, "message": "Project a is over a limit for [VCPU]"}}',
-            QuotaExceeded,
+            errors.QuotaExceeded,
         ),
-        "old": (406, b'{"x": {"message": "Version 2.69 is not supported"}}', BadRequest),
-        "a-list": (400, b"[1]", BadRequest),
-        "odd": (400, b'{"message": 7}', BadRequest),
+        "old": (406, b'{"x": {"message": "Version 2.69 is not supported"}}', errors.BadRequest),
+        "a-list": (400, b"[1]", errors.BadRequest),
+        "odd": (400, b'{"message": 7}', errors.BadRequest),
     },
 )
 def test_each_service_s_words_are_understood(
-    status: int, body: bytes, expected: type[CloudError]
+    status: int, body: bytes, expected: type[errors.CloudError]
 ) -> None:
     assert refusal_of(status, body, None).meaning is expected
 
 
 def test_a_nova_that_is_too_old_is_told(openstack: OpenStackServer) -> None:
     openstack.nova.maximum = (2, 65)
-    with pytest.raises(BadRequest, match=r"Version 2\.69 is not supported by the API"):
+    with pytest.raises(errors.BadRequest, match=r"Version 2\.69 is not supported by the API"):
         cloud(openstack).list_nodes()
 
 
@@ -253,7 +245,7 @@ def test_a_quota_that_is_used_up_makes_no_node(openstack: OpenStackServer) -> No
     ours = cloud(openstack)
     openstack.nova.cores = 1
     ours.create(order())
-    with pytest.raises(QuotaExceeded, match="Quota exceeded for cores"):
+    with pytest.raises(errors.QuotaExceeded, match="Quota exceeded for cores"):
         ours.create(order())
     assert len(ours.list_nodes().items) == 1
 
@@ -270,11 +262,13 @@ def test_a_node_without_a_host_is_a_stopped_one_in_error(openstack: OpenStackSer
 
 def test_what_nova_would_refuse_is_not_sent(openstack: OpenStackServer) -> None:
     ours = cloud(openstack)
-    with pytest.raises(BadRequest, match="user data"):
+    with pytest.raises(errors.BadRequest, match="user data"):
         ours.create(order(user_data="x" * 50_000))
-    with pytest.raises(BadRequest, match="preemptible"):
+    with pytest.raises(errors.BadRequest, match="preemptible"):
         ours.create(order(size=Size("m1.small", "m1.small", 1, 2048, preemptible=True)))
-    with pytest.raises(BadRequest, match=r"no flavor of that name; did you mean .m1.large.\?"):
+    with pytest.raises(
+        errors.BadRequest, match=r"no flavor of that name; did you mean .m1.large.\?"
+    ):
         ours.create(order(size=Size("large", "m1.larg", 1, 2048)))
     assert openstack.called(CREATE) == []
 
@@ -310,7 +304,7 @@ def test_an_image_that_no_node_can_boot_from_is_told(
         status = "queued" if name == "queued" else "active"
         openstack.things.images[f"{number}"] = {"id": f"{number}", "name": name, "status": status}
     ours = cloud(openstack, create={"image": image})
-    with pytest.raises(BadRequest) as caught:
+    with pytest.raises(errors.BadRequest) as caught:
         ours.check_image()
     assert f"[Cloud Create] image = {image}: " in str(caught.value)
     assert told in str(caught.value)
@@ -331,7 +325,7 @@ def test_adopting_keeps_other_metadata_and_is_all_or_nothing(openstack: OpenStac
     theirs = by_hand(openstack)
     tags = Tags("blue", "zzzzz-7ekkf-000000000000001", 32 * "f")
     openstack.fault("compute POST /servers/{id}/metadata", after=changed(lambda body: {}))
-    with pytest.raises(ForeignAnswer):
+    with pytest.raises(errors.ForeignAnswer):
         ours.adopt(theirs, tags)
     ours.adopt(theirs, tags)
     assert openstack.nova.servers[theirs].metadata["owner"] == "alice"
@@ -341,7 +335,7 @@ def test_a_server_that_boots_takes_no_tags_yet(openstack: OpenStackServer) -> No
     ours = cloud(openstack)
     openstack.nova.boot_s = 60
     theirs = by_hand(openstack)
-    with pytest.raises(BadRequest, match="vm_state building") as caught:
+    with pytest.raises(errors.BadRequest, match="vm_state building") as caught:
         ours.adopt(theirs, Tags("blue"))
     assert caught.value.definite
     openstack.nova.servers[theirs].ready_at = 0.0

@@ -10,15 +10,10 @@ from typing import Any
 import libcloud
 import pytest
 
+from nodemanager import errors
 from nodemanager.cloud.openstack.adapter import READER
 from nodemanager.cloud.openstack.node import Server
 from nodemanager.core.model.world import CloudState
-from nodemanager.errors import (
-    CloudError,
-    ForeignAnswer,
-    IncompleteListing,
-    Throttled,
-)
 from tests.cases import cases
 from tests.cloud.faults import Reply, truncated
 from tests.cloud.openstack import schema as openstack_schema
@@ -79,7 +74,7 @@ def test_a_marker_that_was_deleted_meanwhile_makes_no_short_listing(
         return reply
 
     openstack.fault(LIST, after=delete_it)
-    with pytest.raises(IncompleteListing, match="marker"):
+    with pytest.raises(errors.IncompleteListing, match="marker"):
         ours.list_nodes()
 
 
@@ -90,10 +85,10 @@ def test_a_cell_that_is_down_makes_the_listing_incomplete(openstack: OpenStackSe
     ours.create(order())
     openstack.nova.servers[hidden].cell = "cell2"
     openstack.nova.down = {"cell2"}
-    with pytest.raises(IncompleteListing, match="a cell is down"):
+    with pytest.raises(errors.IncompleteListing, match="a cell is down"):
         ours.list_nodes()
     assert asked.tags.record is not None
-    with pytest.raises(IncompleteListing, match="a cell is down"):
+    with pytest.raises(errors.IncompleteListing, match="a cell is down"):
         ours.find_by_record(asked.tags.record)
 
 
@@ -118,7 +113,7 @@ def test_beyond_one_page_a_server_that_is_not_listed_any_more_is_asked_for(
     assert len(ours.list_nodes().items) == 4
     openstack.nova.servers[made[0]].cell = "cell2"
     openstack.nova.down = {"cell2"}
-    with pytest.raises(IncompleteListing, match="exists and is not listed"):
+    with pytest.raises(errors.IncompleteListing, match="exists and is not listed"):
         ours.list_nodes()
     openstack.nova.down = set()
     openstack.nova.delete(made[0], openstack.project_id)
@@ -136,22 +131,22 @@ def test_the_first_page_is_asked_for_without_any_parameter(openstack: OpenStackS
 @cases(
     ("fault", "expected"),
     {
-        "half-an-answer": ({"after": truncated}, IncompleteListing),
-        "no-servers": ({"after": changed(lambda body: {})}, IncompleteListing),
-        "none": ({"after": changed(lambda body: {"servers": None})}, IncompleteListing),
-        "a-list": ({"after": changed(lambda body: [])}, ForeignAnswer),
-        "odd": ({"after": changed(lambda body: {"flavors": []})}, IncompleteListing),
-        "no-content": ({"before": plain(204, "")}, IncompleteListing),
-        "413": ({"before": refusal(413, retry_after="7")}, Throttled),
+        "half-an-answer": ({"after": truncated}, errors.IncompleteListing),
+        "no-servers": ({"after": changed(lambda body: {})}, errors.IncompleteListing),
+        "none": ({"after": changed(lambda body: {"servers": None})}, errors.IncompleteListing),
+        "a-list": ({"after": changed(lambda body: [])}, errors.ForeignAnswer),
+        "odd": ({"after": changed(lambda body: {"flavors": []})}, errors.IncompleteListing),
+        "no-content": ({"before": plain(204, "")}, errors.IncompleteListing),
+        "413": ({"before": refusal(413, retry_after="7")}, errors.Throttled),
     },
 )
 def test_an_odd_answer_is_never_an_empty_listing(
-    openstack: OpenStackServer, fault: dict[str, Any], expected: type[CloudError]
+    openstack: OpenStackServer, fault: dict[str, Any], expected: type[errors.CloudError]
 ) -> None:
     ours = cloud(openstack)
     ours.create(order())
     openstack.fault(LIST, times=9, **fault)
-    with pytest.raises(CloudError) as caught:
+    with pytest.raises(errors.CloudError) as caught:
         ours.list_nodes()
     assert type(caught.value) is expected
 
@@ -160,7 +155,7 @@ def test_the_wait_that_the_cloud_asks_for_is_passed_on(openstack: OpenStackServe
     ours = cloud(openstack)
     for status in (413, 429, 503):
         openstack.fault(LIST, before=refusal(status, retry_after="7"))
-        with pytest.raises(CloudError) as caught:
+        with pytest.raises(errors.CloudError) as caught:
             ours.list_nodes()
         assert caught.value.retry_after == 7.0, status
 
@@ -174,7 +169,7 @@ def test_only_nova_s_own_word_means_that_a_server_does_not_exist(
     for action, ask in ((SHOW, ours.ask), ("compute DELETE /servers/{id}", ours.destroy)):
         answer = plain(404, '{"message": "not found"}', "application/json")
         openstack.fault(action, before=answer)
-        with pytest.raises(CloudError):
+        with pytest.raises(errors.CloudError):
             ask(made.id)
     assert ours.ask(UNKNOWN) is None
 
