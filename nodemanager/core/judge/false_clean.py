@@ -253,9 +253,14 @@ def _is_back(record: Record | None, life: FreedLife) -> bool:
 
 
 def _is_from_before(record: Record, life: FreedLife, history: History, at: float) -> bool:
-    """Whether the record was last changed before its clean: a replica of the store lags behind."""
-    if record.modified_at is None or history.clock is None:
+    """Whether the record may be as it was before its clean: a replica of the store lags behind.
+
+    Of a store that says when a record was changed this waits for its clock.
+    """
+    if record.modified_at is None:
         return False
+    if history.clock is None:
+        return True
     return history.clock.since(record.modified_at, at) < life.freed_at
 
 

@@ -11,7 +11,7 @@ from nodemanager.core.judge import false_clean
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import FREED_KEPT_S, FREED_LIMIT
-from nodemanager.core.model.world import NO_TAGS, CloudState, FreedLife, Tags
+from nodemanager.core.model.world import NO_TAGS, CloudState, FreedLife, Listing, Tags
 from nodemanager.core.observe.snapshot import Flight, LateWrite
 from nodemanager.core.safety import breaker as breakers
 from tests.cases import cases
@@ -299,6 +299,18 @@ def test_a_record_as_it_was_before_its_clean_is_not_restored():
     made.advance(1.0)
     made.poll_records()
     assert not made.breaker.is_open
+
+
+def test_while_the_stores_clock_is_unknown_no_changed_record_counts_as_restored():
+    """It may be as it was before its clean, and nothing tells."""
+    made, life = told_late()
+    give_back(made, life)
+    made.change(life.record, modified_at=made.ago(0.5))
+    made.advance(2.0)
+    listing = Listing(tuple(made.records), made.now - 1.0, made.now, True)
+    unknown = replace(made.history, clock=None)
+    assert false_clean.records_seen(made.breaker, unknown, listing).breaker.is_open
+    assert not false_clean.records_seen(made.breaker, made.history, listing).breaker.is_open
 
 
 def test_an_incomplete_listing_closes_nothing():
