@@ -97,14 +97,17 @@ def turned_bad(
     Those of `down` say so themselves: a silent node that is heard again, and says that, turns anew.
     A node that is `well` again is dropped. One that is listed, and neither bad nor well, stays: a
     jump of a clock, for one, gives it its boot grace again, and it is as ill as before (T1). One
-    that left the listing after it turned bad, destroyed by us or not, stays for node_stale_after,
-    and while an action of ours on it is under way (`leaving`).
+    that left the listing after it turned bad, destroyed by us or not, stays for a window and until
+    who turned bad by its end is found so; and while an action of ours on it is under way
+    (`leaving`).
     A bad node that no listing shows (`unlisted`) is found anew in every plan, because the listing
     that shows it again may show others that fell silent with it. While the listing has `collapsed`
     it lacks most nodes: those that turn bad meanwhile are kept to be counted again after it, and
     until then nobody is dropped who has left, because they may be of one wave.
     """
     is_counting = bool(history.uncounted)
+    window = settings.node_stale_after
+    kept_s = window + max(window, settings.boot_fail_after)
     turned = {
         node_id: one
         for node_id, one in history.turned.items()
@@ -113,9 +116,7 @@ def turned_bad(
             node_id not in well
             if node_id in history.present
             else not one.is_boot
-            and (
-                is_counting or node_id in leaving or at - one.found_at <= settings.node_stale_after
-            )
+            and (is_counting or node_id in leaving or at - one.found_at <= kept_s)
         )
     }
     for node_id, since in bad_now.items():

@@ -572,6 +572,20 @@ def test_who_stands_in_a_destroyed_nodes_place_was_not_of_those_among_whom_it_tu
     assert destroyed == (["i-r0"] if opens else ["i-r0", "i-r1"])
 
 
+@cases(("second", "opens"), {"in-one-window": (5400.0, True), "in-two": (9000.0, False)})
+def test_who_was_destroyed_at_once_is_of_the_wave_of_who_fell_silent_within_its_window_d9(
+    second: float, opens: bool
+) -> None:
+    """The first said that it was down, and the silence of the second is found only later."""
+    made = pool_of(6)
+    say(made, WorkerState.BUSY, {"r0"})
+    assert made.destroyed == ["i-r0"]
+    made.drop_node("i-r0")
+    destroyed = _falling_silent(made, {"r1": second}, 20_000.0)
+    assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
+    assert destroyed == ([] if opens else ["i-r1"])
+
+
 def test_a_pool_that_grew_within_the_window_is_counted_as_it_is_d9() -> None:
     made = pool_of(6)
     destroyed = _falling_silent(made, {"r0": 0.0}, 7000.0)
