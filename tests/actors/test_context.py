@@ -16,6 +16,7 @@ from nodemanager.core.execute.writes import with_late
 from nodemanager.core.model.annotations import NO_MARKS
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event, Reason
+from nodemanager.core.model.world import life_key
 from nodemanager.core.observe.facts import NodesAnswered
 from nodemanager.core.replay.fold import after_fact
 from nodemanager.core.safety.boot_loops import SIZE_LOOP
@@ -79,6 +80,19 @@ def test_a_life_that_a_late_list_shows_after_its_end_failed_to_boot_once_b5() ->
     assert made.limits.loops.pool.failed == 1
     made.learn(NodeGone("i-2", Reason.BOOT_FAILED, "small", "r1", "life-2"))
     assert made.limits.loops.pool.failed == 2
+
+
+def test_a_node_that_we_ended_without_a_record_is_known_by_the_record_that_names_it() -> None:
+    """Else the next run, which sees what its pings left, tells it as lost."""
+    at_work = world()
+    record = at_work.add_record("r1", claim=None, instance_id="i-1")
+    at_work.round()
+    made, _, _ = context(at_work.settings)
+    made.state = State(history=at_work.history)
+    made.learn(NodeGone("i-2", Reason.KILLED, "small"))
+    assert made.limits.loops.counted == frozenset()
+    made.learn(NodeGone("i-1", Reason.KILLED, "small"))
+    assert made.limits.loops.counted == {life_key("r1", record.incarnation)}
 
 
 def test_a_rest_from_booting_is_as_long_where_our_clock_was_set_back_meanwhile_b5() -> None:

@@ -322,8 +322,17 @@ def _after_gone(state: State, gone: news.NodeGone, own: OwnNews, settings: Setti
     life = None if gone.record is None else life_key(gone.record, gone.incarnation)
     if gone.reason in FAILED_BOOTS or _ended_in_setup(gone, state.history):
         return _after_failed_boot(state, gone.node_id, gone.size, life, own, settings)
+    lives = _named(gone.node_id, state.history) if life is None else (life,)
     loops = state.limits.loops
-    return state if life is None else with_loops(state, boot_loops.counted(loops, life))
+    for one in lives:
+        loops = boot_loops.counted(loops, one)
+    return with_loops(state, loops)
+
+
+def _named(node_id: str, history: History) -> tuple[str, ...]:
+    """The lives of the records that name the node, though it had none: the next run pairs by it."""
+    named = (one for one in history.listed_records if one.instance_id == node_id)
+    return tuple(life_key(one.uuid, one.incarnation) for one in named)
 
 
 def _ended_in_setup(gone: news.NodeGone, history: History) -> bool:
