@@ -9,6 +9,272 @@ import pytest
 from tests.cases import cases
 from tests.config.conftest import Read, Refused
 
+PG = "postgresql://u@db/main"
+COMMANDS = "".join(
+    f"{verb}_command = /bin/true\n" for verb in ("nodes", "queue", "drain", "resume")
+)
+BY_COMMAND = f"[Daemon]\ndispatcher = command\n[Scheduler]\n{COMMANDS}"
+SEATS = "[Daemon]\ndispatcher = slurm\n[Records]\nprovider = slurm\n"
+EC2 = "[Daemon]\nmin_nodes = 1\n[Registry]\nlisten =\n[Cloud]\nprovider = ec2\n"
+
+
+@cases(
+    ("text", "problem"),
+    {
+        "fresh-against-the-default-poll": (
+            "[Daemon]\npoll_stale_after = 119\n",
+            "2: [Daemon] poll_stale_after = 119: by this polls are fresh for 119 s, which is below "
+            "two polls of [Daemon] poll_time = 60 (default) (120 s)",
+        ),
+        "fresh-against-a-long-poll": (
+            "[Daemon]\npoll_time = 301\n[Cleaning]\nsettle = 301\n",
+            "2: [Daemon] poll_time = 301: by [Daemon] poll_stale_after = 600 (default)",
+        ),
+        "fresh-against-the-longest-poll": (
+            "[Daemon]\nwishlist_poll_time = 301\n",
+            "2: [Daemon] wishlist_poll_time = 301: by [Daemon] poll_stale_after = 600 (default)",
+        ),
+        "fresh-after-an-adjustment": (
+            "[Daemon]\npoll_time = 50\n\nnode_stale_after = 199\n",
+            "4: [Daemon] node_stale_after = 199: by this polls are fresh for 99.5 s, which is",
+        ),
+        "told-at-the-later-line": (
+            "[Daemon]\nmin_nodes = 4\nmax_nodes = 2\n",
+            "3: [Daemon] max_nodes = 2: [Daemon] min_nodes = 4 (line 2) asks for more nodes than "
+            "this allows",
+        ),
+        "told-at-the-later-line-if-it-asks": (
+            "[Daemon]\nmax_nodes = 2\nmin_nodes = 4\n",
+            "3: [Daemon] min_nodes = 4: this asks for more nodes than [Daemon] max_nodes = 2 "
+            "(line 2) allows",
+        ),
+        "told-against-a-default": (
+            "[Daemon]\nmin_nodes = 4\n",
+            "2: [Daemon] min_nodes = 4: this asks for more nodes than [Daemon] max_nodes = 1 "
+            "(default) allows",
+        ),
+        "plain-http-to-arvados": (
+            "[Arvados]\ntoken = t\nhost = http://a.example\n",
+            "3: [Arvados] host = http://a.example: this is plain http to another machine, which "
+            "[Arvados] insecure = no (default) forbids",
+        ),
+        "plain-http-of-pings": (
+            "[Cloud Create]\nping_host = http://a.example\n",
+            "2: [Cloud Create] ping_host = http://a.example: this is plain http to another "
+            "machine, which [Arvados] insecure = no (default) forbids",
+        ),
+        "no-port": (
+            "[Cloud Create]\nping_host = hostname:port\n",
+            "2: [Cloud Create] ping_host = hostname:port: not an address",
+        ),
+        "arvados-without-a-token": (
+            "[Arvados]\nhost = a.example\n",
+            "2: [Arvados] host = a.example: the Arvados store needs [Arvados] token",
+        ),
+        "a-certificate-without-a-key": (
+            "[Registry]\ntls_cert = /a.crt\n",
+            "2: [Registry] tls_cert = /a.crt: this needs [Registry] tls_key = (default) as well",
+        ),
+        "one-token-for-two": (
+            "[Manage]\nManagementToken = x1\nread_token = x1\n",
+            "3: [Manage] read_token = ***: this and [Manage] ManagementToken = *** (line 2) are",
+        ),
+        "one-port-for-two-servers": (
+            "[Registry]\nlisten = 0.0.0.0:8989\n[Manage]\nport = 8989\n",
+            "4: [Manage] port = 8989: this and [Registry] listen = 0.0.0.0:8989 (line 2) use",
+        ),
+        "an-unknown-dispatcher": (
+            "[Daemon]\ndispatcher = pbs\n",
+            "2: [Daemon] dispatcher = pbs: must be ping or slurm or command",
+        ),
+        "a-verb-is-missing": (
+            BY_COMMAND,
+            "2: [Daemon] dispatcher = command: needs [Scheduler] down_command",
+        ),
+        "cancelled-and-not-told": (
+            f"{BY_COMMAND}down_command = /bin/true\ncancel_command = /bin/true\n"
+            "cancel_unsatisfiable = yes\n",
+            "10: [Scheduler] cancel_unsatisfiable = yes: needs [Scheduler] comment_command",
+        ),
+        "a-dispatcher-beside-a-wishlist": (
+            "[Daemon]\ndispatcher = slurm\nwishlist_command = /bin/true\n",
+            "3: [Daemon] wishlist_command = /bin/true: this and [Daemon] dispatcher = slurm "
+            "(line 2) would be two sources of demand",
+        ),
+        "a-poll-older-than-fresh": (
+            "[Daemon]\ndispatcher = slurm\n[Slurm]\ntimeout = 300\n",
+            "4: [Slurm] timeout = 300: by this a poll of queue and nodes may be older than",
+        ),
+        "a-relative-conf": (
+            "[Slurm]\nconf = slurm.conf\n",
+            "2: [Slurm] conf = slurm.conf: must be an absolute path",
+        ),
+        "no-partitions": (
+            "[Slurm]\npartitions = a;b c\n",
+            "2: [Slurm] partitions = a;b c: 'a;b c' is not a name; write names",
+        ),
+        "pruning-without-a-condition": (
+            "[Arvados]\nhost = api.example.org\ntoken = t\n[Cleaning]\nprune_after = 90d\n",
+            "5: [Cleaning] prune_after = 90d: this needs a registry",
+        ),
+        "the-pool-of-a-pre-flight": (
+            "[Daemon]\npool = xa-preflight\n",
+            "2: [Daemon] pool = xa-preflight: names that end in -preflight are for",
+        ),
+        "nameless-before-preflight": (
+            "[Daemon]\npool = x-preflight\n",
+            "2: [Daemon] pool = x-preflight: names that end in -preflight are for",
+        ),
+        "places-of-this-machine": (
+            "[Cloud]\nprovider = local\nplaces = a, b\n",
+            "3: [Cloud] places = a, b: local boots its nodes in one place",
+        ),
+        "places-of-the-dummy": (
+            "[Cloud]\nprovider = dummy\nplaces = a, b\n",
+            "3: [Cloud] places = a, b: dummy boots its nodes in one place",
+        ),
+        "places-of-a-hypervisor": (
+            "[Cloud]\nprovider = libvirt\n[Size small]\nplaces = a, b\n",
+            "4: [Size small] places = a, b: libvirt boots its nodes in one place",
+        ),
+        "places-with-a-hole": (
+            "[Cloud]\nprovider = ec2\nplaces = a,,b\n",
+            "3: [Cloud] places = a,,b: has a comma without a name beside it",
+        ),
+        "places-twice": (
+            "[Cloud]\nprovider = ec2\nplaces = a, b, a\n",
+            "3: [Cloud] places = a, b, a: names a twice",
+        ),
+        "a-lease-beside-records-in-a-file": (
+            f"[Lease]\nstore = database\ndatabase = {PG}\n",
+            "2: [Lease] store = database: this needs [Registry] database = "
+            "sqlite:////var/lib/nodemanager/pool/registry.db (default): postgresql://..., since",
+        ),
+        "a-lease-without-a-shared-journal": (
+            f"[Registry]\ndatabase = {PG}\n[Lease]\nstore = database\n[Journal]\ndatabase =\n",
+            "6: [Journal] database =: [Lease] store = database (line 4) needs this: who takes over",
+        ),
+        "a-lease-too-short": (
+            f"[Registry]\ndatabase = {PG}\n[Lease]\nstore = database\nduration = 2\n",
+            "5: [Lease] duration = 2: is too short: a lease lasts 3 s at least",
+        ),
+    },
+)
+def test_a_file_whose_options_contradict_each_other_is_refused(
+    refused: Refused, text: str, problem: str
+) -> None:
+    (told,) = refused(text, cloud="[Cloud]\n" not in text)
+    assert told.startswith(problem)
+
+
+def test_each_option_that_another_one_needs_is_told(refused: Refused) -> None:
+    assert refused("[Records]\nprovider = arvados\n") == [
+        "2: [Records] provider = arvados: the Arvados store needs [Arvados] host",
+        "2: [Records] provider = arvados: the Arvados store needs [Arvados] token",
+    ]
+    needed = [one.partition(": this needs ")[2] for one in refused("[Lease]\nstore = database\n")]
+    assert [one.partition(" = ")[0] for one in needed] == [
+        *("[Lease] database", "[Journal] database", "[Registry] database")
+    ]
+    assert "postgresql://... that all managers of the pool reach" in needed[0]
+
+
+@cases(
+    ("text", "warning"),
+    {
+        "a-cap-on-polls-below-a-poll": (
+            "[Daemon]\nmax_poll_time = 30\n",
+            "2: [Daemon] max_poll_time = 30: this is below [Daemon] poll_time = 60 (default); "
+            "using max_poll_time = 60",
+        ),
+        "more-nodes-than-slots": (
+            "[Daemon]\nmax_nodes = 8\n[Registry]\nslots = 4\n",
+            "4: [Registry] slots = 4: [Daemon] max_nodes = 8 (line 2) allows more nodes than",
+        ),
+        "management-on-the-network": (
+            "[Manage]\nport = 8989\naddress = 0.0.0.0\n",
+            "3: [Manage] address = 0.0.0.0: the management server has no TLS",
+        ),
+        "free-under-a-cap": (
+            "[Size a]\nprice = 0\n[Daemon]\nmax_total_price = 1\n",
+            "4: [Daemon] max_total_price = 1: [Size a] price = 0 (line 2) means that the price is",
+        ),
+        "the-forerunners-slurm-queue": (
+            "[Arvados]\nslurm_queue = yes\n",
+            "2: [Arvados] slurm_queue = yes: Slurm's queue is demand where [Daemon] dispatcher",
+        ),
+        "the-forerunners-jobs-queue": (
+            "[Arvados]\njobs_queue = yes\n",
+            "2: [Arvados] jobs_queue = yes: not used",
+        ),
+        "slurm-that-is-not-asked": (
+            "[Slurm]\npartitions = a\n",
+            "2: [Slurm] partitions = a: not used: [Daemon] dispatcher is ping",
+        ),
+        "programs-that-are-not-asked": (
+            "[Daemon]\ndispatcher = slurm\n[Scheduler]\ntimeout = 5\n",
+            "4: [Scheduler] timeout = 5: not used: [Daemon] dispatcher is slurm",
+        ),
+        "slots-beside-slurms-nodes": (
+            f"{SEATS}[Registry]\nslots = 64\n",
+            "6: [Registry] slots = 64: not used: the slots are Slurm's nodes",
+        ),
+        "a-registry-beside-slurms-nodes": (
+            f"{SEATS}[Registry]\nlisten = 0.0.0.0:8990\n",
+            "6: [Registry] listen = 0.0.0.0:8990: not used",
+        ),
+        "host-names-beside-slurms-nodes": (
+            f"{SEATS}[Registry]\nhostname = node%(slot_number)d\n",
+            "6: [Registry] hostname = node%(slot_number)d: not used",
+        ),
+        "pings-beside-slurms-nodes": (
+            f"{SEATS}[Cloud Create]\nping_host = ping.lab.net\n",
+            "6: [Cloud Create] ping_host = ping.lab.net: not used",
+        ),
+        "scratch-space-in-gb-n3": (
+            f"{EC2}[Size m5.large]\ncores = 2\nscratch = 100\n",
+            "9: [Size m5.large] scratch = 100: is in MB, so this is almost nothing; for GB write "
+            "100000",
+        ),
+        "more-spare-nodes-than-nodes": (
+            f"{EC2}[Size a]\nspare_nodes = 1\n[Size b]\nspare_nodes = 2\n",
+            "10: [Size b] spare_nodes = 2: all sizes together keep 3 spare nodes, more than",
+        ),
+        "an-order-of-one-place": (
+            f"{EC2}places = z-1\n[Size a]\nplace_order = spread\n"
+            "[Size b]\nplace_order = first\nplaces = z-1, z-2\n",
+            "9: [Size a] place_order = spread: has no effect: the size has less than two places",
+        ),
+    },
+)
+def test_options_that_have_no_effect_together_are_a_warning(
+    read: Read, text: str, warning: str
+) -> None:
+    config = read(text, cloud="[Cloud]\n" not in text)
+    (told,) = config.warnings
+    assert told.startswith(f"{config.path}:{warning}")
+
+
+@cases(
+    "text",
+    {
+        "a-window-above-freshness": "[Daemon]\npoll_stale_after = 600\nnode_stale_after = 601\n",
+        "management-without-a-port": "[Manage]\naddress = 0.0.0.0\n",
+        "free-without-a-cap": "[Size a]\nprice = 0\n",
+        "a-certificate-with-its-key": "[Registry]\ntls_cert = /a.crt\ntls_key = /a.key\n",
+        "the-forerunners-queues-off": "[Arvados]\njobs_queue = no\nslurm_queue = off\n",
+        "no-dispatcher": "[Daemon]\ndispatcher =\n",
+        "a-database-beside-slurms-nodes": f"{SEATS}[Registry]\ndatabase = sqlite:////tmp/x.db\n",
+        "scratch-space-in-mb": f"{EC2}[Size m5.large]\ncores = 2\nscratch = 100000\n",
+        "no-scratch-space": f"{EC2}[Size m5.large]\ncores = 2\nscratch = 0\n",
+        "ones-own-image": "[Cloud Create]\nimage_id = ami-0a1b2c3d4e5f60718\n",
+        "ones-own-host": "[Cloud Credentials]\nauth_url = https://example.organic.net\n",
+        "ones-own-secret": "[Cloud Credentials]\nsecret = SECRETS\n",
+    },
+)
+def test_what_goes_together_is_no_warning(read: Read, text: str) -> None:
+    assert read(text, cloud="[Cloud]\n" not in text).warnings == ()
+
 
 def test_a_stale_window_at_or_below_poll_staleness_halves_how_long_polls_are_fresh(
     read: Read,
@@ -23,12 +289,6 @@ def test_a_stale_window_at_or_below_poll_staleness_halves_how_long_polls_are_fre
     )
 
 
-def test_a_stale_window_just_above_poll_staleness_is_left_alone(read: Read) -> None:
-    config = read("[Daemon]\npoll_stale_after = 600\nnode_stale_after = 601\n")
-    assert config.daemon.poll_stale_after == 600
-    assert config.warnings == ()
-
-
 def test_settle_below_one_poll_of_the_cloud_is_one_poll_of_the_cloud(read: Read) -> None:
     config = read("[Cleaning]\nsettle = 10\n[Daemon]\ncloudlist_poll_time = 30\n")
     assert config.cleaning.settle == 30
@@ -39,102 +299,13 @@ def test_settle_below_one_poll_of_the_cloud_is_one_poll_of_the_cloud(read: Read)
     )
 
 
-def test_a_cap_on_polls_below_a_poll_is_that_poll(read: Read) -> None:
-    config = read("[Daemon]\nmax_poll_time = 30\n")
-    assert config.daemon.max_poll_time == 60
-    assert len(config.warnings) == 1
-
-
-@cases(
-    ("text", "line"),
-    {
-        "against-the-default-poll": ("[Daemon]\npoll_stale_after = 119\n", 2),
-        "long-poll": ("[Daemon]\npoll_time = 301\n[Cleaning]\nsettle = 301\n", 2),
-        "longest-poll-counts": ("[Daemon]\nwishlist_poll_time = 301\n", 2),
-        "after-adjustment": ("[Daemon]\npoll_time = 50\n\nnode_stale_after = 199\n", 4),
-    },
-)
-def test_polls_fresh_for_less_than_two_polls_are_refused(
-    refused: Refused, text: str, line: int
-) -> None:
-    (problem,) = refused(text)
-    assert problem.startswith(f"{line}: [Daemon] ")
-    assert "two polls" in problem
-
-
 def test_polls_fresh_for_exactly_two_polls_will_do(read: Read) -> None:
     assert read("[Daemon]\npoll_stale_after = 120\n").daemon.poll_stale_after == 120
-
-
-@cases(
-    ("text", "problem"),
-    {
-        "max-later": (
-            "min_nodes = 4\nmax_nodes = 2\n",
-            (
-                "3: [Daemon] max_nodes = 2: [Daemon] min_nodes = 4 (line 2) asks for more nodes "
-                "than this allows"
-            ),
-        ),
-        "min-later": (
-            "max_nodes = 2\nmin_nodes = 4\n",
-            (
-                "3: [Daemon] min_nodes = 4: this asks for more nodes than [Daemon] max_nodes = 2 "
-                "(line 2) allows"
-            ),
-        ),
-        "against-a-default": (
-            "min_nodes = 4\n",
-            (
-                "2: [Daemon] min_nodes = 4: this asks for more nodes than [Daemon] max_nodes = 1 "
-                "(default) allows"
-            ),
-        ),
-    },
-)
-def test_a_contradiction_is_told_at_the_later_line_and_names_both(
-    refused: Refused, text: str, problem: str
-) -> None:
-    assert refused(f"[Daemon]\n{text}") == [problem]
 
 
 def test_a_contradiction_is_found_when_other_options_are_wrong(refused: Refused) -> None:
     problems = refused("[Daemon]\nmin_nodes = 4\nwatchdog = 0\nmax_nodes = 2\nbogus = 1\n")
     assert [problem.split(":")[0] for problem in problems] == ["3", "4", "5"]
-
-
-def test_more_nodes_than_slots_is_a_warning(read: Read) -> None:
-    config = read("[Daemon]\nmax_nodes = 8\n[Registry]\nslots = 4\n")
-    (warning,) = config.warnings
-    assert "[Registry] slots = 4" in warning
-    assert "[Daemon] max_nodes = 8 (line 2)" in warning
-
-
-@cases(
-    ("text", "problem"),
-    {
-        "arvados": (
-            "[Arvados]\ntoken = t\nhost = http://a.example\n",
-            (
-                "3: [Arvados] host = http://a.example: this is plain http to another machine, "
-                "which [Arvados] insecure = no (default) forbids"
-            ),
-        ),
-        "ping-host": (
-            "[Cloud Create]\nping_host = http://a.example\n",
-            (
-                "2: [Cloud Create] ping_host = http://a.example: this is plain http to another "
-                "machine, which [Arvados] insecure = no (default) forbids"
-            ),
-        ),
-        "port": ("[Cloud Create]\nping_host = hostname:port\n", "2: [Cloud Create] ping_host"),
-    },
-)
-def test_plain_http_to_another_machine_is_refused(
-    refused: Refused, text: str, problem: str
-) -> None:
-    (told,) = refused(text)
-    assert told.startswith(problem)
 
 
 def test_plain_http_is_taken_where_it_is_insecure_on_purpose(read: Read) -> None:
@@ -189,16 +360,6 @@ def test_https_pings_to_a_registry_without_tls_are_a_warning(
     assert all("[Registry] listen = 0.0.0.0:8990 (line 2)" in one for one in told)
 
 
-def test_the_arvados_store_needs_host_and_token(refused: Refused) -> None:
-    assert refused("[Arvados]\nhost = a.example\n") == [
-        "2: [Arvados] host = a.example: the Arvados store needs [Arvados] token"
-    ]
-    assert refused("[Records]\nprovider = arvados\n") == [
-        "2: [Records] provider = arvados: the Arvados store needs [Arvados] host",
-        "2: [Records] provider = arvados: the Arvados store needs [Arvados] token",
-    ]
-
-
 def test_the_store_is_arvados_where_its_host_is_given_unless_the_file_says_so(read: Read) -> None:
     arvados = read("[Arvados]\nhost = a.example\ntoken = t\n[Records]\nslots = 9\n")
     assert (arvados.records.provider, arvados.slots) == ("arvados", 9)
@@ -207,31 +368,6 @@ def test_the_store_is_arvados_where_its_host_is_given_unless_the_file_says_so(re
     )
     assert (registry.records.provider, registry.slots) == ("registry", 64)
     assert len(registry.warnings) == 2
-
-
-def test_a_certificate_needs_its_key(refused: Refused, read: Read) -> None:
-    assert refused("[Registry]\ntls_cert = /a.crt\n") == [
-        "2: [Registry] tls_cert = /a.crt: this needs [Registry] tls_key = (default) as well"
-    ]
-    assert read("[Registry]\ntls_cert = /a.crt\ntls_key = /a.key\n").warnings == ()
-
-
-def test_a_token_that_may_only_look_is_another_than_the_one_that_may_act(refused: Refused) -> None:
-    (problem,) = refused("[Manage]\nManagementToken = x1\nread_token = x1\n")
-    assert "3: [Manage] read_token" in problem
-    assert "[Manage] ManagementToken = *** (line 2)" in problem
-    assert "x1" not in problem
-
-
-def test_one_port_for_two_servers_is_refused(refused: Refused) -> None:
-    (problem,) = refused("[Registry]\nlisten = 0.0.0.0:8989\n[Manage]\nport = 8989\n")
-    assert problem.startswith("4: [Manage] port = 8989: ")
-    assert "[Registry] listen = 0.0.0.0:8989 (line 2)" in problem
-
-
-def test_a_management_server_on_the_network_is_a_warning(read: Read) -> None:
-    assert len(read("[Manage]\nport = 8989\naddress = 0.0.0.0\n").warnings) == 1
-    assert len(read("[Manage]\naddress = 0.0.0.0\n").warnings) == 0
 
 
 @cases(
@@ -280,38 +416,6 @@ def test_a_value_that_a_sample_only_stands_for_is_a_warning(
     assert warning.endswith(f"{shown}: is only a sample's value; write your own")
 
 
-@cases(
-    "text",
-    {
-        "image": "[Cloud Create]\nimage_id = ami-0a1b2c3d4e5f60718\n",
-        "host": "[Cloud Credentials]\nauth_url = https://example.organic.net\n",
-        "secret": "[Cloud Credentials]\nsecret = SECRETS\n",
-    },
-)
-def test_a_value_that_is_somebodys_own_is_no_warning(read: Read, text: str) -> None:
-    assert read(text).warnings == ()
-
-
-SEATS = "[Daemon]\ndispatcher = slurm\n[Records]\nprovider = slurm\n"
-
-
-@pytest.mark.parametrize(
-    "option", ["slots = 64", "listen = 0.0.0.0:8990", "hostname = node%(slot_number)d"]
-)
-def test_what_a_registry_of_its_own_would_use_is_a_warning_beside_slurm_s_nodes(
-    read: Read, option: str
-) -> None:
-    (warning,) = read(f"{SEATS}[Registry]\n{option}\n").warnings
-    assert f"pool.cfg:6: [Registry] {option}: not used" in warning
-    assert "leave it out" in warning
-    assert read(f"{SEATS}[Registry]\ndatabase = sqlite:////tmp/x.db\n").warnings == ()
-
-
-def test_where_nodes_ping_is_a_warning_beside_slurm_s_nodes(read: Read) -> None:
-    (warning,) = read(f"{SEATS}[Cloud Create]\nping_host = ping.lab.net\n").warnings
-    assert "pool.cfg:6: [Cloud Create] ping_host = ping.lab.net: not used" in warning
-
-
 @pytest.mark.parametrize(
     ("provider", "meant"),
     [
@@ -324,27 +428,6 @@ def test_another_name_of_a_cloud_leads_to_ours(refused: Refused, provider: str, 
         f"[Cloud]\nprovider = {provider}\n", cloud=False, accepts=lambda provider: None
     )
     assert problem.endswith(f"; did you mean '{meant}'?")
-
-
-def test_a_price_of_zero_under_a_cap_is_a_warning(read: Read) -> None:
-    config = read("[Size a]\nprice = 0\n[Daemon]\nmax_total_price = 1\n")
-    assert len(config.warnings) == 1
-    assert read("[Size a]\nprice = 0\n").warnings == ()
-
-
-@cases(
-    ("text", "warned"),
-    {
-        "slurm-queue": ("[Arvados]\nslurm_queue = yes\n", True),
-        "jobs-queue": ("[Arvados]\njobs_queue = yes\n", True),
-        "off": ("[Arvados]\njobs_queue = no\nslurm_queue = off\n", False),
-        "blank": ("[Daemon]\ndispatcher =\n", False),
-    },
-)
-def test_an_option_of_the_forerunner_that_does_nothing_here_says_so(
-    read: Read, text: str, warned: bool
-) -> None:
-    assert bool(read(text).warnings) is warned
 
 
 @cases(
@@ -374,131 +457,10 @@ def test_a_dispatcher_needs_no_more_than_its_name(read: Read, written: str) -> N
     assert config.warnings == ()
 
 
-COMMANDS = "".join(
-    f"{verb}_command = /bin/true\n" for verb in ("nodes", "queue", "drain", "resume")
-)
-
-
-@cases(
-    ("text", "problem"),
-    {
-        "unknown": ("[Daemon]\ndispatcher = pbs\n", "must be ping or slurm or command"),
-        "a-verb-is-missing": (
-            f"[Daemon]\ndispatcher = command\n[Scheduler]\n{COMMANDS}",
-            "[Daemon] dispatcher = command: needs [Scheduler] down_command",
-        ),
-        "cancelled-and-not-told": (
-            (
-                f"[Daemon]\ndispatcher = command\n[Scheduler]\n{COMMANDS}down_command = /bin/true\n"
-                "cancel_command = /bin/true\ncancel_unsatisfiable = yes\n"
-            ),
-            "[Scheduler] cancel_unsatisfiable = yes: needs [Scheduler] comment_command",
-        ),
-        "with-a-wishlist": (
-            "[Daemon]\ndispatcher = slurm\nwishlist_command = /bin/true\n",
-            "two sources of demand",
-        ),
-        "a-poll-older-than-fresh": (
-            "[Daemon]\ndispatcher = slurm\n[Slurm]\ntimeout = 300\n",
-            "[Slurm] timeout = 300",
-        ),
-        "conf": ("[Slurm]\nconf = slurm.conf\n", "must be an absolute path"),
-        "partitions": ("[Slurm]\npartitions = a;b c\n", "separated by commas"),
-    },
-)
-def test_a_dispatcher_that_can_not_work_is_refused(
-    refused: Refused, text: str, problem: str
-) -> None:
-    (told,) = refused(text)
-    assert problem in told
-
-
-@cases(
-    ("text", "told"),
-    {
-        "slurm": ("[Slurm]\npartitions = a\n", "dispatcher is ping"),
-        "scheduler": (
-            "[Daemon]\ndispatcher = slurm\n[Scheduler]\ntimeout = 5\n",
-            "dispatcher is slurm",
-        ),
-    },
-)
-def test_options_of_a_scheduler_that_is_not_asked_are_a_warning(
-    read: Read, text: str, told: str
-) -> None:
-    (warning,) = read(text).warnings
-    assert told in warning
-
-
-def test_pruning_needs_a_store_that_can_delete_on_a_condition(refused: Refused) -> None:
-    arvados = "[Arvados]\nhost = api.example.org\ntoken = t\n"
-    (problem,) = refused(f"{arvados}[Cleaning]\nprune_after = 90d\n")
-    assert "needs a registry" in problem
-
-
 def test_pruning_is_off_unless_a_duration_is_given(read: Read) -> None:
     assert read("").cleaning.prune_after is None
     assert read("[Cleaning]\nprune_after = off\n").cleaning.prune_after is None
     assert read("[Cleaning]\nprune_after = 90d\n").cleaning.prune_after == 90 * 86400
-
-
-@cases(
-    ("scratch", "said"),
-    {
-        "in-gb": ("100", "in MB, so this is almost nothing; for GB write 100000"),
-        "in-mb": ("100000", None),
-        "none": ("0", None),
-    },
-)
-def test_scratch_space_that_is_meant_in_gb_is_told_n3(
-    read: Read, scratch: str, said: str | None
-) -> None:
-    text = "[Daemon]\nmin_nodes = 1\n[Cloud]\nprovider = ec2\n[Cloud Create]\nimage_id = ami-1\n"
-    config = read(f"{text}[Size m5.large]\ncores = 2\nscratch = {scratch}\n", cloud=False)
-    told = [one for one in config.warnings if "] scratch = " in one]
-    assert [said is not None and said in one for one in told] == [True] * (said is not None)
-
-
-@pytest.mark.parametrize("name", ["a-preflight", "-preflight"])
-def test_a_pool_of_a_pre_flight_is_nobody_else_s(refused: Refused, name: str) -> None:
-    problems = refused(f"[Daemon]\npool = x{name}\n")
-    assert [one for one in problems if "check-cloud --boot" in one]
-
-
-@pytest.mark.parametrize("provider", ["local", "libvirt", "dummy"])
-@pytest.mark.parametrize("section", ["Cloud", "Size small"])
-def test_places_are_refused_where_the_cloud_has_only_one(
-    refused: Refused, provider: str, section: str
-) -> None:
-    size = "[Size small]\n" if section == "Size small" else ""
-    problems = refused(f"[Cloud]\nprovider = {provider}\n{size}places = a, b\n", cloud=False)
-    assert any(
-        f"[{section}] places = a, b: {provider} boots its nodes in one place" in one
-        for one in problems
-    ), problems
-
-
-@pytest.mark.parametrize("text", ["a,,b", "a, b, a"])
-def test_places_without_a_name_or_named_twice_are_refused(refused: Refused, text: str) -> None:
-    problems = refused(f"[Cloud]\nprovider = ec2\nplaces = {text}\n", cloud=False)
-    assert any(f"[Cloud] places = {text}: " in one for one in problems), problems
-
-
-def test_more_spare_nodes_than_max_nodes_are_told(read: Read) -> None:
-    sizes = "[Size a]\nspare_nodes = 1\n[Size b]\nspare_nodes = 2\n"
-    config = read(f"[Daemon]\nmax_nodes = 2\n[Cloud]\nprovider = ec2\n{sizes}", cloud=False)
-    (told,) = (one for one in config.warnings if "all sizes" in one)
-    assert "[Size b] spare_nodes = 2: all sizes together keep 3 spare nodes, more than" in told
-
-
-def test_an_order_of_less_than_two_places_has_no_effect(read: Read) -> None:
-    sizes = "[Size a]\nplace_order = spread\n[Size b]\nplace_order = first\nplaces = z-1, z-2\n"
-    config = read(f"[Cloud]\nprovider = ec2\nplaces = z-1\n{sizes}", cloud=False)
-    (told,) = (one for one in config.warnings if "place_order" in one)
-    assert "[Size a] place_order = spread: has no effect" in told
-
-
-PG = "postgresql://u@db/main"
 
 
 def test_a_lease_in_the_registry_s_database_takes_one_line(read: Read) -> None:
@@ -528,30 +490,3 @@ def test_the_databases_of_lease_and_journal_may_be_others(read: Read) -> None:
     assert config.lease.database.reveal() == PG
     assert config.journal.database is not None
     assert config.journal.database.reveal() == f"{PG}2"
-
-
-@cases(
-    ("text", "told"),
-    {
-        "no-database": (
-            "[Lease]\nstore = database\n",
-            "[Lease] database = (default): postgresql://... that all managers",
-        ),
-        "records-in-a-file": (
-            f"[Lease]\nstore = database\ndatabase = {PG}\n",
-            "registry.db (default): postgresql://..., since other machines have no such file",
-        ),
-        "no-shared-journal": (
-            f"[Registry]\ndatabase = {PG}\n[Lease]\nstore = database\n[Journal]\ndatabase =\n",
-            "who takes over goes on with what is open there (R1)",
-        ),
-        "too-short": (
-            f"[Registry]\ndatabase = {PG}\n[Lease]\nstore = database\nduration = 2\n",
-            "[Lease] duration = 2: is too short: a lease lasts 3 s at least",
-        ),
-    },
-)
-def test_a_lease_that_other_machines_can_not_share_is_refused(
-    refused: Refused, text: str, told: str
-) -> None:
-    assert any(told in problem for problem in refused(text)), refused(text)

@@ -18,19 +18,11 @@ FILES = Path(__file__).parent / "files"
     ("section", "option", "written", "attribute", "meaning"),
     [
         ("Daemon", "dispatcher", "slurm", "dispatcher", "slurm"),
-        ("Daemon", "min_nodes", "1", "min_nodes", 1),
-        ("Daemon", "max_nodes", "8", "max_nodes", 8),
-        ("Daemon", "max_total_price", "1.5", "max_total_price", 1.5),
         ("Daemon", "poll_time", "30", "poll_time", 30.0),
         ("Daemon", "cloudlist_poll_time", "15", "cloudlist_poll_time", 15.0),
         ("Daemon", "nodelist_poll_time", "15", "nodelist_poll_time", 15.0),
         ("Daemon", "wishlist_poll_time", "15", "wishlist_poll_time", 15.0),
         ("Daemon", "max_poll_time", "120", "max_poll_time", 120.0),
-        ("Daemon", "poll_stale_after", "300", "poll_stale_after", 300.0),
-        ("Daemon", "boot_fail_after", "45", "boot_fail_after", 45.0),
-        ("Daemon", "node_stale_after", "14400", "node_stale_after", 14400.0),
-        ("Daemon", "consecutive_idle_count", "3", "consecutive_idle_count", 3),
-        ("Daemon", "node_mem_scaling", "0.9", "node_mem_scaling", 0.9),
         ("Daemon", "watchdog", "60", "watchdog", 60.0),
         ("Daemon", "certs_file", "/etc/ssl/ca.pem", "certs_file", Path("/etc/ssl/ca.pem")),
         ("Manage", "address", "127.0.0.2", "address", "127.0.0.2"),
@@ -41,17 +33,13 @@ FILES = Path(__file__).parent / "files"
         ("Arvados", "insecure", "yes", "insecure", True),
         ("Arvados", "jobs_queue", "no", "jobs_queue", False),
         ("Arvados", "slurm_queue", "no", "slurm_queue", False),
-        ("Cloud", "shutdown_windows", "54, 5, 1", "shutdown_windows", (3240.0, 300.0, 60.0)),
     ],
 )
 def test_an_option_means_what_it_meant(
     read: Read, section: str, option: str, written: str, attribute: str, meaning: Any
 ) -> None:
-    """Seconds, but for shutdown_windows, which has minutes."""
-    if section == "Cloud":
-        config = read(f"[Cloud]\nprovider = dummy\n{option} = {written}\n", cloud=False)
-    else:
-        config = read(f"[{section}]\n{option} = {written}\n")
+    """Those that decisions depend on are in test_deciding.py."""
+    config = read(f"[{section}]\n{option} = {written}\n")
     assert getattr(getattr(config, section.lower()), attribute) == meaning
 
 

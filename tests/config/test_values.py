@@ -155,11 +155,6 @@ def test_shutdown_windows_that_never_open_or_are_no_minutes_are_refused(
     assert problem.startswith("3: [Cloud] shutdown_windows =")
 
 
-def test_shutdown_windows_are_written_in_minutes_and_read_in_seconds(read: Read) -> None:
-    config = read("[Cloud]\nprovider = ec2\nshutdown_windows = 54, 5, 1\n", cloud=False)
-    assert config.cloud.shutdown_windows == (3240.0, 300.0, 60.0)
-
-
 @cases(
     ("written", "url"),
     {

@@ -17,8 +17,7 @@ from nodemanager.core.model.world import CloudState, Outcome, Tags
 from tests.cases import cases
 from tests.cloud.azure.helpers import SMALL, by_hand, cloud, custom_data, machine, order
 from tests.cloud.azure.server import AzureServer, changed, plain, refusal
-from tests.cloud.azure.world import DISKS, HOME, IPS, NICS, OWN_IMAGE, SUBNET, VMS
-from tests.cloud.faults import lost
+from tests.cloud.azure.world import DISKS, HOME, IPS, NICS, OWN_IMAGE, SUBNET
 from tests.cloud.orders import finished
 
 pytestmark = pytest.mark.socket
@@ -55,7 +54,7 @@ def test_the_create_call_itself_tags_all_that_it_makes_and_ends_it_with_the_node
         assert thing["tags"] == expected
     assert (made.name, made.tags, made.size) == ("compute3", tags, "Standard_D2s_v5")
     assert made.id == machine(azure, made.id)["properties"]["vmId"]
-    assert [call.method for call in azure.calls] == [PUT]
+    assert [(call.method, call.headers["if-none-match"]) for call in azure.calls] == [(PUT, "*")]
     assert ours.destroy(made.id) is Outcome.ACCEPTED
     assert ours.ask(made.id) is None
     assert azure.world.things == {}
@@ -148,12 +147,6 @@ def test_a_spot_machine_is_deleted_when_it_is_taken_away(
     assert ours.ask(made.id) is None
     assert ours.list_nodes().items == ()
     assert azure.world.things == {}
-
-
-def test_an_ordinary_node_is_no_spot_machine(azure: AzureServer) -> None:
-    cloud(azure).create(order())
-    about = put_body(azure)["properties"]
-    assert not {"priority", "evictionPolicy", "billingProfile"} & about.keys()
 
 
 IDS = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
@@ -315,19 +308,6 @@ def test_each_of_azures_codes_has_its_meaning_d6_u6(
     assert azure.world.things == {}
 
 
-def test_a_quota_that_is_used_up_and_a_size_without_room_are_told_by_azure_itself(
-    azure: AzureServer,
-) -> None:
-    ours = cloud(azure)
-    azure.world.restricted = {SMALL.name}
-    with pytest.raises(errors.CapacityUnavailable, match="SkuNotAvailable"):
-        ours.create(order())
-    azure.world.restricted, azure.world.cores = set(), 3
-    ours.create(order())
-    with pytest.raises(errors.QuotaExceeded, match="Regional Cores quota"):
-        ours.create(order())
-
-
 def test_a_tag_that_azure_cant_hold_is_refused_before_anything_is_sent(azure: AzureServer) -> None:
     with pytest.raises(errors.BadRequest, match="nodemanager-size"):
         cloud(azure).create(order(size=replace(SMALL, name="S" * 257)))
@@ -356,18 +336,6 @@ def test_a_create_that_azure_refuses_once_it_has_begun_leaves_nothing(
     assert caught.value.definite
     assert ours.list_nodes().items == ()
     assert azure.world.things == {}
-
-
-def test_what_is_taken_back_is_waited_for_since_its_record_stays_claimed_meanwhile(
-    azure: AzureServer,
-) -> None:
-    azure.world.takes = 0.1
-    azure.world.create_fails = [NO_ROOM]
-    asked, ours = order(), cloud(azure)
-    with pytest.raises(errors.CapacityUnavailable):
-        finished(ours, asked)
-    assert asked.tags.record is not None
-    assert ours.find_by_record(asked.tags.record) == ()
 
 
 def test_a_machine_whose_taking_back_fails_is_taken_back_again(azure: AzureServer) -> None:
@@ -432,22 +400,6 @@ def test_what_cant_be_taken_back_is_no_refused_create_yet_u6(
     # It is asked again.
     pending = ours.finish(made.pending, None)
     assert isinstance(ours.finish(str(pending), None), errors.CapacityUnavailable)
-
-
-@cases("how", {"lost": {"after": lost}, "proxy": {"after": lambda reply: plain(504, "")()}})
-def test_a_create_whose_answer_was_lost_is_repeated_and_makes_no_second_machine_u9(
-    azure: AzureServer, how: dict[str, Any]
-) -> None:
-    ours = cloud(azure)
-    azure.fault(PUT, **how)
-    asked = order()
-    with pytest.raises(errors.CloudError) as caught:
-        ours.create(asked)
-    assert not caught.value.definite
-    again = ours.create(asked)
-    assert again.tags == asked.tags
-    assert [one["properties"]["vmId"] for one in azure.world.of(VMS)] == [again.id]
-    assert all(call.headers["if-none-match"] == "*" for call in azure.called(PUT))
 
 
 def test_a_name_that_is_taken_by_another_order_is_a_refusal(azure: AzureServer) -> None:

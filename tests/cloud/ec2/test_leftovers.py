@@ -9,7 +9,7 @@ import pytest
 
 from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.tags import INCARNATION_TAG, POOL_TAG
-from nodemanager.core.model.world import CloudNode, Leftover, LeftoverKind, Outcome, Size
+from nodemanager.core.model.world import CloudNode, Leftover, LeftoverKind, Outcome
 from nodemanager.errors import ForeignAnswer, LeftAlone
 from tests.cloud.ec2.helpers import add_volume, by_hand, cloud, order, tags_of
 from tests.cloud.ec2.moto_server import MotoServer, plain, replaced
@@ -26,15 +26,6 @@ def ec2(server: MotoServer) -> CloudDriver:
 def gone(ec2: CloudDriver, node: CloudNode) -> None:
     ec2.destroy(node.id)
     assert ec2.destroy(node.id) is Outcome.GONE
-
-
-def test_a_node_as_we_create_it_pins_nothing(server: MotoServer, ec2: CloudDriver) -> None:
-    made = ec2.create(order(size=Size("large", "m5.large", 2, 8192, scratch_mb=100_000)))
-    assert ec2.pins(made.id) == ()
-    gone(ec2, made)
-    assert ec2.find_leftovers() == ()
-    for describe in DESCRIBES:
-        assert "tagSet" not in by_hand(server, describe)
 
 
 def test_a_volume_and_an_interface_of_the_create_that_stay_are_pinned(

@@ -15,12 +15,6 @@ from tests.cloud.ec2.moto_things import NAMESPACE
 # Listings (L2, T5).
 
 
-def test_an_empty_reservation_set_is_a_true_empty(server: MotoServer) -> None:
-    listed = cloud(server).list_nodes()
-    assert listed.items == ()
-    assert listed.complete
-
-
 @cases(
     ("old", "new"),
     {
@@ -69,12 +63,6 @@ def test_cloud_list_does_not_narrow_what_is_seen(server: MotoServer) -> None:
         if name.endswith(".Name")
     ]
     assert filters == [f"tag:{POOL_TAG}", "tag:team"]
-
-
-def test_a_node_in_both_questions_is_one_node(server: MotoServer) -> None:
-    ec2 = cloud(server, listing={"tag:team": "physics"})
-    made = ec2.create(order())
-    assert [node.id for node in ec2.list_nodes().items] == [made.id]
 
 
 def test_a_pool_named_with_wildcards_lists_its_own_nodes_alone(server: MotoServer) -> None:

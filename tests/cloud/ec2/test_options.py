@@ -269,13 +269,6 @@ def test_metadata_tokens_are_required_or_optional() -> None:
         params(metadata_tokens="no")
 
 
-def test_a_preemptible_size_is_a_spot_instance() -> None:
-    size = Size("spot", "m5.large", 2, 8192, preemptible=True)
-    made = params(size)
-    assert made["InstanceMarketOptions.MarketType"] == "spot"
-    assert "InstanceMarketOptions.SpotOptions.MaxPrice" not in made
-
-
 @cases(
     ("wanted_mb", "own_mb", "gib"),
     {

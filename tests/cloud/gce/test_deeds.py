@@ -283,17 +283,6 @@ def test_a_create_whose_answer_was_lost_is_repeated_and_makes_one_node_u9(gce: G
     assert first.body == second.body
 
 
-def test_a_repeated_create_that_google_no_longer_knows_finds_its_node_by_name(
-    gce: GceServer,
-) -> None:
-    ours, asked = cloud(gce), order()
-    made = ours.create(asked)
-    gce.project._requests.clear()
-    again = ours.create(asked)
-    assert (again.id, again.tags) == (made.id, asked.tags)
-    assert len(gce.project.instances) == 1
-
-
 def test_a_name_that_another_node_has_makes_no_node_of_ours(gce: GceServer) -> None:
     asked = order("compute1", incarnation="ab" * 16)
     by_hand(gce, name="compute1-abababab")

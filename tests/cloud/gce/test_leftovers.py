@@ -13,11 +13,6 @@ pytestmark = pytest.mark.socket
 VOLUME = LeftoverKind.VOLUME
 
 
-def test_a_boot_disk_that_goes_with_its_node_is_no_leftover(gce: GceServer) -> None:
-    ours = cloud(gce)
-    assert ours.pins(ours.create(order()).id) == ()
-
-
 def test_a_boot_disk_that_somebody_made_stay_is_one(gce: GceServer) -> None:
     ours = cloud(gce)
     made = ours.create(order())

@@ -14,7 +14,7 @@ import libcloud
 import pytest
 
 from nodemanager.cloud.api import CloudDriver
-from nodemanager.core.model.world import CloudState, Outcome
+from nodemanager.core.model.world import CloudState
 from tests.cloud.gce import auth as gce_auth
 from tests.cloud.gce.helpers import ZONE, cloud, order
 from tests.cloud.gce.server import GceServer, plain, refusal
@@ -50,11 +50,6 @@ def instances() -> list[dict[str, Any]]:
     return [one for scope in scopes for one in scope.get("instances", ())]
 
 
-def test_the_project_is_the_account(gce: GceServer) -> None:
-    line = replay(gce, projects__get="project").account()
-    assert line.startswith(f"project={PROJECT} number=8116069320260064853 ")
-
-
 def test_a_listing_has_the_instances_of_its_zone(gce: GceServer) -> None:
     ours = replay(gce, instances__aggregatedList="aggregated_instances")
     listing = ours.list_nodes()
@@ -79,15 +74,6 @@ def test_an_id_finds_its_instance_in_every_zone(gce: GceServer) -> None:
         assert seen.name == one["name"]
 
 
-def test_disks_without_a_label_of_ours_are_no_leftovers(gce: GceServer) -> None:
-    ours = replay(
-        gce,
-        disks__aggregatedList="aggregated_disks",
-        instances__aggregatedList="aggregated_instances",
-    )
-    assert ours.find_leftovers() == ()
-
-
 def test_an_operation_that_tells_its_target_only_once_it_is_done_is_understood(
     gce: GceServer,
 ) -> None:
@@ -100,13 +86,3 @@ def test_an_operation_that_tells_its_target_only_once_it_is_done_is_understood(
     gce.fault("images.getFromFamily", times=9, before=refusal("forbidden", 403))
     made = ours.create(order())
     assert (made.id, made.state, made.pending) == (INSERTED, CloudState.PENDING, "")
-
-
-def test_a_delete_is_accepted(gce: GceServer) -> None:
-    (here,) = [one for one in instances() if one["zone"].endswith(f"/{ZONE}")]
-    ours = replay(
-        gce,
-        instances__aggregatedList="aggregated_instances",
-        instances__delete="zones_us-central1-a_instances_node-name_delete",
-    )
-    assert ours.destroy(here["id"]) is Outcome.ACCEPTED

@@ -101,7 +101,7 @@ AZURE = (
         '                headers={"If-None-Match": "*"},\n',
         "",
         "tests/cloud/azure/test_deeds.py::"
-        "test_a_create_whose_answer_was_lost_is_repeated_and_makes_no_second_machine_u9",
+        "test_the_create_call_itself_tags_all_that_it_makes_and_ends_it_with_the_node",
     ),
     TextMutant(
         "P1",
@@ -161,8 +161,7 @@ AZURE = (
         "cloud/azure/errors.py",
         'self.code == "OperationNotAllowed" and _QUOTA_IN_TEXT.search(self.message)',
         "False",
-        "tests/cloud/azure/test_deeds.py::"
-        "test_a_quota_that_is_used_up_and_a_size_without_room_are_told_by_azure_itself",
+        "tests/cloud/azure/test_deeds.py::test_each_of_azures_codes_has_its_meaning_d6_u6",
     ),
     TextMutant(
         "D6",

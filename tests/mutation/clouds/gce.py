@@ -120,8 +120,8 @@ GCE = (
         "cloud/gce/adapter.py",
         "            if refusal.code in EXISTS:\n",
         "            if False:\n",
-        "tests/cloud/gce/test_deeds.py::"
-        "test_a_repeated_create_that_google_no_longer_knows_finds_its_node_by_name",
+        "tests/contract/test_answers_contract.py::"
+        "test_a_create_that_is_found_by_its_name_is_followed_to_its_end",
     ),
     TextMutant(
         "P1",
@@ -195,8 +195,8 @@ GCE = (
         "cloud/gce/leftovers.py",
         'if path is not None and attached.get("autoDelete") is not True:',
         "if path is not None:",
-        "tests/cloud/gce/test_leftovers.py::"
-        "test_a_boot_disk_that_goes_with_its_node_is_no_leftover",
+        "tests/contract/test_cloud_contract.py::"
+        "test_what_a_node_pins_is_named_in_order_and_goes_after_it_d4[gce]",
     ),
     TextMutant(
         "D4",
