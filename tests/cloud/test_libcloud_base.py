@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from libcloud.common.base import ConnectionKey
 from libcloud.compute.base import Node, NodeDriver, NodeSize
 from libcloud.compute.drivers.dummy import DummyNodeDriver
 
@@ -21,12 +22,24 @@ from nodemanager.cloud.libcloud_base import LibcloudCloud, load_driver_class
 from nodemanager.cloud.provider import Provider
 from nodemanager.cloud.reading import NodeReader, epoch, sizes_from
 from nodemanager.core.model.world import CloudState, Outcome, Size, Tags
-from nodemanager.errors import CloudError, ConfigError, IncompleteListing
+from nodemanager.errors import CloudError, ConfigError, IncompleteListing, Throttled
 from tests.cases import cases
 from tests.cloud.cloud_config import cloud_config
+from tests.cloud.pings import PingServer
 from tests.fakes.clock import ManualClock
 
 BOOTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class HttpDriver(NodeDriver):  # type: ignore[misc]
+    """Talks to a real server, so that libcloud's own connection is under test."""
+
+    name = "test"
+    connectionCls = ConnectionKey
+
+    def list_nodes(self) -> list[Node]:
+        self.connection.request("/nodes", method="POST")
+        return []
 
 
 class Answers(Provider):
@@ -34,11 +47,15 @@ class Answers(Provider):
 
     name = "test"
 
-    def __init__(self, answers: Sequence[tuple[object, bool]]) -> None:
+    def __init__(self, answers: Sequence[tuple[object, bool]], server: PingServer | None) -> None:
         self.answers = answers
+        self.server = server
 
     def new_driver(self) -> NodeDriver:
-        return SimpleNamespace()
+        if self.server is None:
+            return SimpleNamespace()
+        port = self.server.server.server_address[1]
+        return HttpDriver("key", secure=False, host="127.0.0.1", port=port)
 
     def listings(self, driver: NodeDriver) -> Sequence[tuple[object, bool]]:
         return self.answers or super().listings(driver)
@@ -67,7 +84,9 @@ class Answers(Provider):
 TAGS = {"pool": "mine", "record": "r1", "incarnation": "i1"}
 
 
-def Cloud(*answers: tuple[object, bool]) -> LibcloudCloud:
+def Cloud(
+    *answers: tuple[object, bool], server: PingServer | None = None, timeout: float = 0.3
+) -> LibcloudCloud:
     reader = NodeReader(
         {"running": CloudState.RUNNING},
         tags=lambda raw: Tags(**raw.extra["tags"]),
@@ -75,7 +94,7 @@ def Cloud(*answers: tuple[object, bool]) -> LibcloudCloud:
         places=lambda raw: tuple((raw.extra or {}).get("places", ())),
     )
     config = cloud_config(pool="mine", places={"a": "[Cloud] places"})
-    return LibcloudCloud(config, Answers(answers), reader, timeout=0.3)
+    return LibcloudCloud(config, Answers(answers, server), reader, timeout=timeout)
 
 
 def node(node_id: str = "n1", **changes: Any) -> Node:
@@ -254,6 +273,26 @@ def test_each_thread_has_a_driver_of_its_own() -> None:
         seen = list(threads.map(drivers, range(3)))
     assert len({first for first, _ in seen}) == 3
     assert all(first == second for first, second in seen)
+
+
+def test_a_call_ends_at_its_time_limit(pings: PingServer) -> None:
+    pings.gate.clear()
+    with pytest.raises(CloudError, match="list nodes: ReadTimeout") as caught:
+        Cloud(server=pings).list_nodes()
+    assert not caught.value.definite
+
+
+def test_nothing_is_asked_twice_even_where_libcloud_would(
+    pings: PingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIBCLOUD_RETRY_FAILED_HTTP_REQUESTS", "yes")
+    pings.status = 429
+    # libcloud would wait a second, and try again within its time-out.
+    cloud = Cloud(server=pings, timeout=3.0)
+    with pytest.raises(Throttled):
+        cloud.list_nodes()
+    assert len(pings.pings) == 1
+    cloud.close()
 
 
 @cases(

@@ -107,3 +107,13 @@ class Console:
         found = re.search(r'name="form_token" value="([^"]+)"', self.get("/nodes").text)
         assert found is not None
         return found[1]
+
+
+def showing(
+    made: World, marks: Marks | None = None, *, journal: Path | None = None, **flags: Any
+) -> Console:
+    """A console that shows that world's next decision to somebody who is signed in."""
+    console = Console(journal)
+    console.decides(made, marks, **flags)
+    console.sign_in()
+    return console

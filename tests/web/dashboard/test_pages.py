@@ -26,7 +26,7 @@ from nodemanager.web.dashboard.history import Sample
 from tests.core.build import EPOCH, START, World, world
 from tests.fakes.clock import ManualClock
 from tests.journal.test_incident import INCIDENT
-from tests.web.dashboard.console import READ_TOKEN, TOKEN, Console, small
+from tests.web.dashboard.console import READ_TOKEN, TOKEN, Console, showing, small
 
 
 @pytest.fixture
@@ -70,13 +70,11 @@ def test_the_slots_are_counted_by_state(signed_in: Console) -> None:
 
 def test_each_count_of_nodes_leads_to_as_many_nodes() -> None:
     """`fail` counts reasons, and is no state of the list; nodes of an old word were not counted."""
-    console = Console()
     made = small(nodes=4)
     made.nodes[0] = replace(made.nodes[0], state=CloudState.STOPPED)
     made.records[1] = replace(made.records[1], worker_state=WorkerState.IDLE)
     made.settle()
-    console.decides(made)
-    console.sign_in()
+    console = showing(made)
     found = re.search(r'<ul class="counts">.*?</ul>', console.get("/").text, re.DOTALL)
     assert found is not None
     counts = re.findall(r'href="([^"]+)"><b>(\d+)</b>', found[0])
@@ -101,11 +99,9 @@ def test_the_states_of_all_slots_add_up() -> None:
 
 
 def test_an_open_breaker_is_seen_on_each_page_with_the_way_to_end_it() -> None:
-    console = Console()
     made = small()
     made.breaker = Breaker(cause=Cause.INVARIANT, opened_at=START, detail={"broken": 2})
-    console.decides(made)
-    console.sign_in()
+    console = showing(made)
     for path in ("/", "/nodes", "/records", "/log", "/nodes/i-1", "/windows"):
         told = section(console.get(path).text, "alerts")
         assert told.startswith("The breaker is open"), path
@@ -135,11 +131,9 @@ def test_an_answer_too_old_to_decide_from_is_told_on_each_page_that_rests_on_it(
 
 
 def test_a_pause_is_seen_and_a_full_pool_that_nobody_waits_for_is_no_alarm() -> None:
-    console = Console()
     made = small()
     paused = Mark("Bob", EPOCH + START, "upgrade")
-    console.decides(made, Marks(), pool_marks={PAUSE: paused}, slots=3)
-    console.sign_in()
+    console = showing(made, Marks(), pool_marks={PAUSE: paused}, slots=3)
     told = section(console.get("/").text, "alerts")
     assert "The pool is paused" in told
     assert "by Bob: upgrade" in told
@@ -148,9 +142,7 @@ def test_a_pause_is_seen_and_a_full_pool_that_nobody_waits_for_is_no_alarm() -> 
 
 
 def test_where_nothing_is_wrong_the_overview_says_so_in_one_calm_line() -> None:
-    console = Console()
-    console.decides(small(), slots=9)
-    console.sign_in()
+    console = showing(small(), slots=9)
     assert section(console.get("/").text, "alerts") == (
         "All is well. 2 slots have a node, 6 of 9 are free."
     )
@@ -172,10 +164,8 @@ def test_the_worst_stands_first() -> None:
 
 
 def test_a_slot_is_leaked_only_past_its_window() -> None:
-    console = Console()
     made = small()
-    console.decides(made)
-    console.sign_in()
+    console = showing(made)
     assert "leaked" not in section(console.get("/").text, "alerts")
     made.add_record("r8", slot=8, quiet=10_000.0)
     console.decides(made, holds=frozenset({"r8"}))
@@ -202,9 +192,7 @@ def test_what_the_journal_warned_of_in_the_last_hour_is_told_and_is_no_alarm(
     made.settle()
     now = EPOCH + made.now
     old, new = lost(now - 7200, "compute8"), lost(now - 60, "compute9")
-    console = Console(journal_of(tmp_path / "journal.db", old, new))
-    console.decides(made)
-    console.sign_in()
+    console = showing(made, journal=journal_of(tmp_path / "journal.db", old, new))
     html = console.get("/").text
     told = section(html, "warnings")
     assert "1 warning node.lost node_absent compute9:busy" in told
@@ -253,9 +241,7 @@ def test_an_incident_is_one_page_of_its_range(tmp_path: Path) -> None:
 
 
 def test_a_range_that_is_none_is_the_usual_one(tmp_path: Path) -> None:
-    console = Console(journal_of(tmp_path / "journal.db"))
-    console.decides(small())
-    console.sign_in()
+    console = showing(small(), journal=journal_of(tmp_path / "journal.db"))
     for odd in (
         "since=yesterday",
         "range=1y",
@@ -272,10 +258,8 @@ def test_an_incident_without_a_journal_says_so(signed_in: Console) -> None:
 
 
 def test_demand_says_what_it_waits_for() -> None:
-    console = Console()
     made = small().with_settings(max_nodes=50)
-    console.decides(made, demand=(Job("j1", cores=1), Job("j2", cores=99)), slots=3)
-    console.sign_in()
+    console = showing(made, demand=(Job("j1", cores=1), Job("j2", cores=99)), slots=3)
     told = section(console.get("/").text, "demand")
     assert "no_free_slot" in told
     assert "job j2 : no_fitting_size" in told
@@ -285,10 +269,8 @@ def test_demand_says_what_it_waits_for() -> None:
 
 
 def test_waiting_jobs_are_listed_in_the_queue_s_order_with_what_each_waits_for() -> None:
-    console = Console()
     made = small().with_settings(max_nodes=50)
-    console.decides(made, demand=(Job("j1", cores=1), Job("j2", cores=99)), slots=3)
-    console.sign_in()
+    console = showing(made, demand=(Job("j1", cores=1), Job("j2", cores=99)), slots=3)
     told = text_of(console.get("/jobs").text)
     assert told.index("j1 waiting 1 1 core small") < told.index("j2 impossible 1 99 cores")
     assert "no_free_slot" in told
@@ -302,9 +284,7 @@ def test_decisions_are_turned_back_page_by_page_and_to_a_time(tmp_path: Path) ->
     """An incident's journal, of 252 events."""
     journal = tmp_path / "journal.db"
     journal.write_bytes(lzma.decompress((INCIDENT / "journal.db.xz").read_bytes()))
-    console = Console(journal)
-    console.decides(small())
-    console.sign_in()
+    console = showing(small(), journal=journal)
 
     def numbers(path: str) -> list[int]:
         return [int(one) for one in re.findall(r'<tr id="e(\d+)"', console.get(path).text)]
@@ -361,10 +341,8 @@ def test_decisions_are_chosen_by_time_level_and_text_in_the_browser_and_over_htt
 
 
 def test_the_facts_of_a_record_lead_to_its_node_and_its_orders() -> None:
-    console = Console()
     mark = Mark("Bob", EPOCH + START, "new image")
-    console.decides(small(), Marks(drains={"i-1": mark}), drains={"i-1": mark})
-    console.sign_in()
+    console = showing(small(), Marks(drains={"i-1": mark}), drains={"i-1": mark})
     record = console.get("/records/r1").text
     for link in (
         "/nodes/i-1",
@@ -378,10 +356,8 @@ def test_the_facts_of_a_record_lead_to_its_node_and_its_orders() -> None:
 
 
 def test_a_job_has_a_page_of_its_own_linked_from_the_list(tmp_path: Path) -> None:
-    console = Console()
     made = small().with_settings(max_nodes=50)
-    console.decides(made, demand=(Job("j1", cores=1), Job("a/b", cores=99)), slots=3)
-    console.sign_in()
+    console = showing(made, demand=(Job("j1", cores=1), Job("a/b", cores=99)), slots=3)
     links = re.findall(r'href="(/jobs/[^"]+)"', console.get("/jobs").text)
     assert links == ["/jobs/j1", "/jobs/a%2Fb"]
     told = section(console.get("/jobs/j1").text, "job")
@@ -394,14 +370,12 @@ def test_a_job_has_a_page_of_its_own_linked_from_the_list(tmp_path: Path) -> Non
 def test_a_node_has_its_whole_life_page_by_page_and_of_a_time(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = SqliteJournal(path, pool="main", clock=ManualClock(), boot_id="boot-1")
-    console = Console(path)
-    console.decides(small())
+    console = showing(small(), journal=path)
     wall = console.board.decision.snapshot.wall  # type: ignore[union-attr]
     for number in range(150):
         more = {"level": "warning"} if number == 149 else {}
         journal.tell(LoggedEvent(wall - 900 + number, "node.drain", node="i-1", more=more))
     assert journal.retry()
-    console.sign_in()
 
     def page(query: str = "") -> tuple[int, str]:
         html = console.get(f"/nodes/i-1{query}").text
@@ -449,10 +423,8 @@ def test_a_record_has_its_explanation(signed_in: Console, path: str) -> None:
 
 
 def test_a_node_has_its_buttons_and_its_orders() -> None:
-    console = Console()
     mark = Mark("Bob", EPOCH + START, "new image")
-    console.decides(small(), Marks(drains={"i-1": mark}), drains={"i-1": mark})
-    console.sign_in()
+    console = showing(small(), Marks(drains={"i-1": mark}), drains={"i-1": mark})
     told = section(console.get("/nodes/i-1").text, "acts")
     assert "by Bob: new image" in told
     assert "Undo drain or kill…" in told
@@ -460,10 +432,8 @@ def test_a_node_has_its_buttons_and_its_orders() -> None:
 
 
 def test_orders_stand_by_host_compute2_before_compute10() -> None:
-    console = Console()
     marks = {f"i-{number}": Mark("Bob", EPOCH + START, "old") for number in (10, 2, 1)}
-    console.decides(small(nodes=10), Marks(drains=marks), drains=marks)
-    console.sign_in()
+    console = showing(small(nodes=10), Marks(drains=marks), drains=marks)
     told = section(console.get("/").text, "orders")
     assert told.index("compute1 ") < told.index("compute2 ") < told.index("compute10 ")
     answer = console.get("/status.json", Authorization=f"Bearer {TOKEN}").json
@@ -477,13 +447,11 @@ def test_what_no_listing_has_is_told_with_what_is_like_it(signed_in: Console) ->
 
 
 def test_a_clouds_names_are_text_and_nothing_else() -> None:
-    console = Console()
     made: World = world()
     evil = "<script>alert(1)</script>\"'&\u202e/a b"
     made.add_record("r1", slot=1, hostname=evil)
     made.add_node("r1", id=evil)
-    console.decides(made)
-    console.sign_in()
+    console = showing(made)
     shown = console.get("/nodes").text
     assert "<script>alert" not in shown
     assert "\u202e" not in shown
