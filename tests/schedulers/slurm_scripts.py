@@ -39,19 +39,40 @@ BUSY, LOST = "ALLOCATED", "DOWN NOT_RESPONDING"
 NEVER_CAME = "DOWN NOT_RESPONDING POWERED_DOWN"
 
 
+def booting(node: str) -> tuple[Step, ...]:
+    return order(node, "State=POWER_UP"), is_now(node, COMES)
+
+
+def joins(node: str) -> tuple[Step, ...]:
+    return register(node), is_now(node, "IDLE")
+
+
 def up(node: str) -> tuple[Step, ...]:
     """Powered up, and its machine has come."""
-    return order(node, "State=POWER_UP"), is_now(node, COMES), register(node), is_now(node, "IDLE")
+    return *booting(node), *joins(node)
+
+
+def works(node: str, job: str) -> tuple[Step, ...]:
+    return submit(job, node), is_now(node, BUSY)
+
+
+def boots_for(job: str, node: str) -> tuple[Step, ...]:
+    return submit(job, node), is_now(node, "ALLOCATED NOT_RESPONDING POWERING_UP")
+
+
+def ending(node: str) -> tuple[Step, ...]:
+    return order(node, "State=POWER_DOWN"), is_now(node, GOES_OFF)
+
+
+def ends(node: str) -> tuple[Step, ...]:
+    return is_now(node, GOES_OFF), is_now(node, OFF)
 
 
 def off(node: str) -> tuple[Step, ...]:
-    return (
-        order(node, "State=POWER_DOWN"),
-        is_now(node, GOES_OFF),
-        is_now(node, OFF),
-    )
+    return *ending(node), is_now(node, OFF)
 
 
+RESTART, KILLED = (STOP, START), (KILL, START)
 passes = off
 """SuspendTimeout passes: another node, which is off already, goes through it once more."""
 
@@ -60,8 +81,7 @@ RESUMED = (
     Script(
         "a machine that never comes is given up, and its name is used again",
         (
-            order("n1", "State=POWER_UP"),
-            is_now("n1", COMES),
+            *booting("n1"),
             is_now("n1", NEVER_CAME),
             order("n1", "State=RESUME"),
             is_now("n1", f"{OFF} NOT_RESPONDING"),
@@ -75,12 +95,7 @@ RESUMED = (
     ),
     Script(
         "a machine that comes after its ResumeTimeout is taken",
-        (
-            order("n1", "State=POWER_UP"),
-            is_now("n1", NEVER_CAME),
-            register("n1"),
-            is_now("n1", "IDLE"),
-        ),
+        (order("n1", "State=POWER_UP"), is_now("n1", NEVER_CAME), *joins("n1")),
     ),
     Script(
         "a machine that comes between the order to power up and its being carried out",
@@ -91,8 +106,7 @@ RESUMED = (
             order("n1", "State=POWER_UP"),
             is_now("n1", f"{COMES} POWER_UP POWERED_DOWN"),
             is_now("n1", COMES),
-            register("n1"),
-            is_now("n1", "IDLE"),
+            *joins("n1"),
         ),
     ),
 )
@@ -101,8 +115,7 @@ SUSPENDED = (
         "a slurmd that registers while its node is powering down is taken, and the node goes off",
         (
             *up("n1"),
-            order("n1", "State=POWER_DOWN"),
-            is_now("n1", GOES_OFF),
+            *ending("n1"),
             lose("n1"),
             register("n1"),
             look(),
@@ -110,16 +123,14 @@ SUSPENDED = (
             *passes("n2"),
             is_now("n1", OFF),
             lose("n1"),
-            register("n1"),
-            is_now("n1", "IDLE"),
+            *joins("n1"),
         ),
     ),
     Script(
         "an order to power up is lost on a node that is powering down",
         (
             *up("n1"),
-            order("n1", "State=POWER_DOWN"),
-            is_now("n1", GOES_OFF),
+            *ending("n1"),
             lose("n1"),
             order("n1", "State=POWER_UP"),
             look(),
@@ -130,34 +141,21 @@ SUSPENDED = (
     Script(
         "a node told to power down while it powers up goes off once its machine has come",
         (
-            order("n1", "State=POWER_UP"),
-            is_now("n1", COMES),
+            *booting("n1"),
             order("n1", "State=POWER_DOWN"),
             is_now("n1", f"{COMES} POWER_DOWN"),
             register("n1"),
-            is_now("n1", GOES_OFF),
-            is_now("n1", OFF),
+            *ends("n1"),
         ),
         short=True,
     ),
     Script(
         "a node told to power down while it powers up, whose machine never comes, is given up",
-        (
-            order("n1", "State=POWER_UP"),
-            is_now("n1", COMES),
-            order("n1", "State=POWER_DOWN"),
-            is_now("n1", NEVER_CAME),
-        ),
+        (*booting("n1"), order("n1", "State=POWER_DOWN"), is_now("n1", NEVER_CAME)),
     ),
     Script(
         "one that is powering up goes off at once by force",
-        (
-            order("n1", "State=POWER_UP"),
-            is_now("n1", COMES),
-            order("n1", "State=POWER_DOWN_FORCE"),
-            is_now("n1", GOES_OFF),
-            is_now("n1", OFF),
-        ),
+        (*booting("n1"), order("n1", "State=POWER_DOWN_FORCE"), *ends("n1")),
     ),
     Script(
         "one that is off and told to power down goes through it once more",
@@ -165,29 +163,16 @@ SUSPENDED = (
             *off("n1"),
             order("n1", "State=RESUME"),
             order("n1", "State=POWER_DOWN_FORCE"),
-            is_now("n1", GOES_OFF),
-            is_now("n1", OFF),
+            *ends("n1"),
         ),
     ),
     Script(
         "RESUME ends a power down",
-        (
-            *up("n1"),
-            order("n1", "State=POWER_DOWN"),
-            is_now("n1", GOES_OFF),
-            order("n1", "State=RESUME"),
-            is_now("n1", OFF),
-        ),
+        (*up("n1"), *ending("n1"), order("n1", "State=RESUME"), is_now("n1", OFF)),
     ),
     Script(
         "a slurmd that is alive after its node was powered down is asked no more",
-        (
-            *up("n1"),
-            *off("n1"),
-            order("n1", "State=POWER_UP"),
-            is_now("n1", COMES),
-            is_now("n1", NEVER_CAME),
-        ),
+        (*up("n1"), *off("n1"), *booting("n1"), is_now("n1", NEVER_CAME)),
     ),
 )
 DRAINED = (
@@ -231,21 +216,13 @@ DRAINED = (
             register("n1"),
             is_now("n1", "IDLE DRAIN"),
             order("n1", *DISK),
-            order("n1", "State=POWER_DOWN"),
-            is_now("n1", GOES_OFF),
+            *ending("n1"),
             is_now("n1", OFF),
         ),
     ),
     Script(
         "a machine that never comes loses its node's drain",
-        (
-            order("n1", "State=POWER_UP"),
-            is_now("n1", COMES),
-            order("n1", *DISK),
-            is_now("n1", NEVER_CAME),
-            register("n1"),
-            is_now("n1", "IDLE"),
-        ),
+        (*booting("n1"), order("n1", *DISK), is_now("n1", NEVER_CAME), *joins("n1")),
     ),
     Script(
         "a node called down is up again with its slurmd's next answer, and drained if it was",
@@ -260,8 +237,7 @@ DRAINED = (
             order("n1", "State=UNDRAIN"),
             is_now("n1", LOST),
             order("n1", "State=POWER_DOWN_FORCE"),
-            is_now("n1", GOES_OFF),
-            is_now("n1", OFF),
+            *ends("n1"),
         ),
     ),
     Script(
@@ -271,8 +247,7 @@ DRAINED = (
             is_now("n1", "DOWN POWERED_DOWN"),
             order("n1", "State=POWER_UP"),
             is_now("n1", "DOWN NOT_RESPONDING POWERING_UP"),
-            register("n1"),
-            is_now("n1", "IDLE"),
+            *joins("n1"),
         ),
     ),
     Script(
@@ -310,12 +285,7 @@ JOBS = (
     ),
     Script(
         "a job whose node never comes waits, and has its turn again after a while",
-        (
-            submit("a", "n1"),
-            is_now("n1", "ALLOCATED NOT_RESPONDING POWERING_UP"),
-            is_now("n1", NEVER_CAME),
-            has("a", "rests"),
-        ),
+        (*boots_for("a", "n1"), is_now("n1", NEVER_CAME), has("a", "rests")),
     ),
     Script(
         "a job is queued again when its node dies, is called down, or is powered down by force",
@@ -326,8 +296,7 @@ JOBS = (
             lose("n1"),
             is_now("n1", LOST),
             has("a", "rests"),
-            register("n1"),
-            is_now("n1", "IDLE"),
+            *joins("n1"),
             job("begin", "a"),
             has("a", "n1"),
             order("n1", *GONE),
@@ -371,8 +340,7 @@ JOBS = (
         "a slurmd that is not reached is down, and is back when it answers; its job is not",
         (
             *up("n1"),
-            submit("a", "n1"),
-            is_now("n1", BUSY),
+            *works("n1", "a"),
             freeze("n1"),
             is_now("n1", LOST),
             has("a", "rests"),
@@ -400,15 +368,11 @@ CONTROLLER = (
             *up("n1"),
             *up("n2"),
             order("n2", *DISK),
-            submit("a", "n1"),
-            is_now("n1", BUSY),
-            order("n3", "State=POWER_UP"),
-            is_now("n3", COMES),
-            STOP,
-            START,
+            *works("n1", "a"),
+            *booting("n3"),
+            *RESTART,
             look(),
-            register("n3"),
-            is_now("n3", "IDLE"),
+            *joins("n3"),
             has("a", "n1"),
         ),
     ),
@@ -417,8 +381,7 @@ CONTROLLER = (
         (
             *up("n1"),
             freeze("n1"),
-            STOP,
-            START,
+            *RESTART,
             look(),
             is_now("n1", LOST),
             thaw("n1"),
@@ -427,28 +390,11 @@ CONTROLLER = (
     ),
     Script(
         "a power down goes on over a restart, and forgets the slurmd for good",
-        (
-            *up("n1"),
-            order("n1", "State=POWER_DOWN"),
-            is_now("n1", GOES_OFF),
-            STOP,
-            START,
-            is_now("n1", GOES_OFF),
-            is_now("n1", OFF),
-            *passes("n2"),
-            look(),
-        ),
+        (*up("n1"), *ending("n1"), *RESTART, *ends("n1"), *passes("n2"), look()),
     ),
     Script(
         "a power up goes on over a restart",
-        (
-            order("n1", "State=POWER_UP"),
-            is_now("n1", COMES),
-            STOP,
-            START,
-            is_now("n1", COMES),
-            is_now("n1", NEVER_CAME),
-        ),
+        (*booting("n1"), *RESTART, is_now("n1", COMES), is_now("n1", NEVER_CAME)),
     ),
     Script(
         "what was told in the last seconds before a kill is lost",
@@ -456,15 +402,12 @@ CONTROLLER = (
             *up("n1"),
             SAVED,
             order("n1", *DISK),
-            order("n2", "State=POWER_UP"),
-            is_now("n2", COMES),
-            KILL,
-            START,
+            *booting("n2"),
+            *KILLED,
             is_now("n1", "IDLE"),
             order("n1", *DISK),
             SAVED,
-            KILL,
-            START,
+            *KILLED,
             is_now("n1", "IDLE DRAIN"),
         ),
         short=True,
@@ -472,13 +415,10 @@ CONTROLLER = (
     Script(
         "one killed right after a machine came waits for that in vain",
         (
-            order("n1", "State=POWER_UP"),
-            is_now("n1", COMES),
+            *booting("n1"),
             SAVED,
-            register("n1"),
-            is_now("n1", "IDLE"),
-            KILL,
-            START,
+            *joins("n1"),
+            *KILLED,
             is_now("n1", COMES),
             is_now("n1", NEVER_CAME),
         ),
@@ -486,13 +426,11 @@ CONTROLLER = (
     Script(
         "one killed right after a machine came for a job waits in vain, and queues the job again",
         (
-            submit("a", "n1"),
-            is_now("n1", "ALLOCATED NOT_RESPONDING POWERING_UP"),
+            *boots_for("a", "n1"),
             SAVED,
             register("n1"),
             is_now("n1", BUSY),
-            KILL,
-            START,
+            *KILLED,
             look(),
             # The slurmd that nobody expects any more answers the order to end the job.
             is_now("n1", OFF),
@@ -502,13 +440,10 @@ CONTROLLER = (
     Script(
         "one killed right after a machine came asks it again once it reads its file anew",
         (
-            order("n1", "State=POWER_UP"),
-            is_now("n1", COMES),
+            *booting("n1"),
             SAVED,
-            register("n1"),
-            is_now("n1", "IDLE"),
-            KILL,
-            START,
+            *joins("n1"),
+            *KILLED,
             is_now("n1", COMES),
             RECONFIGURE,
             is_now("n1", "IDLE"),
@@ -516,17 +451,7 @@ CONTROLLER = (
     ),
     Script(
         "a job that was saved survives a kill with its node",
-        (
-            *up("n1"),
-            submit("a", "n1"),
-            is_now("n1", BUSY),
-            SAVED,
-            KILL,
-            START,
-            look(),
-            is_now("n1", BUSY),
-            has("a", "n1"),
-        ),
+        (*up("n1"), *works("n1", "a"), SAVED, *KILLED, look(), is_now("n1", BUSY), has("a", "n1")),
     ),
 )
 SETTINGS = (
@@ -534,8 +459,7 @@ SETTINGS = (
         "a node taken out of its partition runs its job to the end, and gets no other",
         (
             *up("n1"),
-            submit("a", "n1"),
-            is_now("n1", BUSY),
+            *works("n1", "a"),
             partition("n2", "n3"),
             is_now("n1", BUSY),
             job("cancel", "a"),
@@ -551,8 +475,7 @@ SETTINGS = (
         "a node in maintenance keeps its job, gets no other, and is not powered up for one",
         (
             *up("n1"),
-            submit("a", "n1"),
-            is_now("n1", BUSY),
+            *works("n1", "a"),
             reserve("n1,n2", maintenance=True),
             is_now("n1", f"{BUSY} RESERVED MAINTENANCE"),
             is_now("n2", f"{OFF} RESERVED MAINTENANCE"),
@@ -586,8 +509,7 @@ SETTINGS = (
         "a reconfigure keeps nodes and jobs, and ends what scontrol said of partitions",
         (
             *up("n1"),
-            submit("a", "n1"),
-            is_now("n1", BUSY),
+            *works("n1", "a"),
             order("n2", *DISK),
             partition("n1", "n2"),
             is_now("n3", OFF),
@@ -600,8 +522,7 @@ SETTINGS = (
         "a name that goes takes its job along, and comes back powered down",
         (
             *up("n1"),
-            submit("a", "n1"),
-            is_now("n1", BUSY),
+            *works("n1", "a"),
             STOP,
             configure("n1"),
             START,
@@ -612,8 +533,7 @@ SETTINGS = (
             START,
             is_now("n1", OFF),
             lose("n1"),
-            register("n1"),
-            is_now("n1", "IDLE"),
+            *joins("n1"),
         ),
     ),
     Script(
@@ -623,8 +543,7 @@ SETTINGS = (
             SAVED,
             configure("n1"),
             RECONFIGURE_ENDS_IT,
-            KILL,
-            START,
+            *KILLED,
             is_now("n2", OFF),
             order("n1", *DISK),
         ),
