@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from nodemanager import cli
 from nodemanager.commands import listing, show
-from nodemanager.core.explain.explain import APPLY, DecisionView
 from nodemanager.core.explain.jobs import JobState
 from nodemanager.core.explain.lists import GROUPS, JOBS, NODES, SLOTS
 from nodemanager.core.model.world import CloudState, Job, WorkerState
 from nodemanager.core.plan.slots import Holder
 from nodemanager.web import lists
 from tests.cases import cases
+from tests.commands.conftest import Typed
 from tests.core.build import World, node, world
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.web.manager import decision_on
 
 
 def pool() -> World:
@@ -40,9 +37,7 @@ class Daemon:
     """Answers as the running daemon does, from one decision."""
 
     def __init__(self, made: World) -> None:
-        assert made.last is not None
-        assert made.decided is not None
-        self._decision = DecisionView(made.decided, made.last, made.settings, APPLY)
+        self._decision = decision_on(made)
 
     def get(self, name: str) -> dict[str, Any]:
         made = lists.LISTS[name].answer(lists.ListRequest(self._decision))
@@ -55,26 +50,16 @@ def made() -> World:
 
 
 @pytest.fixture
-def run(made: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(made: World, monkeypatch: pytest.MonkeyPatch, typed: Typed) -> Typed:
     monkeypatch.setattr(listing, "client", lambda config: Daemon(made))
-
-    def command(*words: str) -> tuple[int, str, str]:
-        code = 0
-        try:
-            cli.main(list(words))
-        except SystemExit as end:
-            code = int(end.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return command
+    return typed
 
 
 def column(printed: str, number: int) -> list[str]:
     return [line.split()[number] for line in printed.splitlines()[1:]]
 
 
-def test_in_a_pipe_there_is_a_heading_and_a_line_for_each_node_by_slot(run: Run) -> None:
+def test_in_a_pipe_there_is_a_heading_and_a_line_for_each_node_by_slot(run: Typed) -> None:
     code, printed, error = run("nodes")
     assert (code, error) == (0, "")
     lines = printed.splitlines()
@@ -86,7 +71,7 @@ def test_in_a_pipe_there_is_a_heading_and_a_line_for_each_node_by_slot(run: Run)
 
 @pytest.mark.parametrize("command", ["nodes", "slots", "jobs"])
 def test_a_list_that_rests_on_an_old_answer_says_so_in_a_pipe_too(
-    made: World, run: Run, command: str
+    made: World, run: Typed, command: str
 ) -> None:
     assert "no answer" not in run(command)[2]
     made.advance(900.0)
@@ -97,18 +82,16 @@ def test_a_list_that_rests_on_an_old_answer_says_so_in_a_pipe_too(
 
 
 def test_a_list_without_any_answer_says_so_and_not_that_there_is_nothing(
-    made: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:
     empty = world()
     empty.poll_records()
     empty.plan()
     monkeypatch.setattr(listing, "client", lambda config: Daemon(empty))
-    with pytest.raises(SystemExit):
-        cli.main(["nodes"])
-    assert "0 nodes; no answer from cloud yet" in capsys.readouterr().err
+    assert "0 nodes; no answer from cloud yet" in typed("nodes")[2]
 
 
-def test_slots_tell_what_holds_them_and_when_they_will_be_free(run: Run) -> None:
+def test_slots_tell_what_holds_them_and_when_they_will_be_free(run: Typed) -> None:
     printed = run("slots")[1]
     assert column(printed, 0) == ["1", "2", "3", "10"]
     assert column(printed, 2) == ["listed_node", "listed_node", "no_node", "listed_node"]
@@ -128,12 +111,12 @@ def test_slots_tell_what_holds_them_and_when_they_will_be_free(run: Run) -> None
     },
 )
 def test_what_is_asked_for_comes_in_the_order_asked_for(
-    run: Run, words: list[str], hosts: list[str]
+    run: Typed, words: list[str], hosts: list[str]
 ) -> None:
     assert column(run("nodes", *words)[1], 0) == hosts
 
 
-def test_an_empty_list_says_what_there_is_instead(run: Run) -> None:
+def test_an_empty_list_says_what_there_is_instead(run: Typed) -> None:
     code, printed, error = run("nodes", "--state", "down")
     assert (code, printed) == (0, "")
     assert "no node matches; there are 2 busy, 1 idle" in error
@@ -141,7 +124,7 @@ def test_an_empty_list_says_what_there_is_instead(run: Run) -> None:
 
 @pytest.mark.parametrize("command", ["nodes", "slots"])
 def test_json_is_the_daemons_answer_with_the_rows_that_were_asked_for(
-    run: Run, command: str
+    run: Typed, command: str
 ) -> None:
     printed = run(command, "--json", "--sort", "-slot")[1]
     shown = json.loads(printed)
@@ -150,13 +133,13 @@ def test_json_is_the_daemons_answer_with_the_rows_that_were_asked_for(
     assert run(command, "-o", "json", "--sort", "-slot")[1] == printed
 
 
-def test_names_alone_are_for_other_commands(run: Run) -> None:
+def test_names_alone_are_for_other_commands(run: Typed) -> None:
     assert run("nodes", "-o", "name", "--state", "busy")[1].splitlines() == ["i-r1", "i-r2"]
     assert run("slots", "-o", "name", "--state", "no_node")[1] == "r3\n"
 
 
 def test_watching_in_a_pipe_prints_the_list_again_and_again(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rounds = iter([None, None])
 
@@ -173,7 +156,7 @@ def test_watching_in_a_pipe_prints_the_list_again_and_again(
     assert [json.loads(line)["nodes"][0]["host"] for line in lines] == ["compute10"] * 3
 
 
-def test_a_column_that_is_not_there_is_refused_with_the_nearest(run: Run) -> None:
+def test_a_column_that_is_not_there_is_refused_with_the_nearest(run: Typed) -> None:
     code, _, error = run("nodes", "--sort", "agee")
     assert code == 2
     assert "did you mean 'age'?" in error
@@ -192,7 +175,7 @@ def test_a_column_that_is_not_there_is_refused_with_the_nearest(run: Run) -> Non
     },
 )
 def test_a_mistyped_word_does_not_seem_to_say_that_there_is_none(
-    run: Run, words: str, says: str
+    run: Typed, words: str, says: str
 ) -> None:
     """`slots --state leakd -o name | wc -l` said for ever that nothing leaks."""
     code, printed, error = run(*words.split())
@@ -209,18 +192,12 @@ def test_each_word_that_a_row_may_have_can_be_asked_for() -> None:
 
 @pytest.mark.parametrize("command", ["nodes", "slots"])
 def test_on_a_phone_each_row_is_a_paragraph_and_no_word_is_cut(
-    made: World,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: str,
+    run: Typed, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setattr(listing, "client", lambda config: Daemon(made))
     monkeypatch.setattr(
         show, "console", lambda stderr=False: Console(stderr=stderr, force_terminal=True, width=44)
     )
-    with pytest.raises(SystemExit):
-        cli.main([command])
-    printed = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    printed = re.sub(r"\x1b\[[0-9;]*m", "", run(command)[1])
     assert max(len(line.rstrip()) for line in printed.splitlines()) <= 44
     for host in ("compute1", "compute2", "compute10"):
         assert f"host {host}," in printed
@@ -228,7 +205,7 @@ def test_on_a_phone_each_row_is_a_paragraph_and_no_word_is_cut(
     assert "reason " in printed
 
 
-def test_what_a_cloud_wrote_moves_no_cursor(run: Run) -> None:
+def test_what_a_cloud_wrote_moves_no_cursor(run: Typed) -> None:
     """X9."""
     printed = run("nodes", "--all", "-o", "wide")[1]
     assert "\\x1b[2Jevil" in printed
@@ -238,7 +215,7 @@ def test_what_a_cloud_wrote_moves_no_cursor(run: Run) -> None:
 @pytest.mark.slow
 @cases("terminal", {"pipe": False, "terminal": True})
 def test_a_terminal_gets_the_first_rows_and_a_pipe_all(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+    monkeypatch: pytest.MonkeyPatch, typed: Typed, terminal: bool
 ) -> None:
     made = pool()
     made.flags["demand"] = tuple(Job(f"job-{number}") for number in range(2003))
@@ -249,19 +226,17 @@ def test_a_terminal_gets_the_first_rows_and_a_pipe_all(
         "console",
         lambda stderr=False: Console(stderr=stderr, force_terminal=terminal, width=150),
     )
-    with pytest.raises(SystemExit):
-        cli.main(["jobs"])
-    said = capsys.readouterr()
-    assert [said.out.count(f"job-{number} ") for number in (0, 1999, 2000, 2002)] == [
+    _, out, err = typed("jobs")
+    assert [out.count(f"job-{number} ") for number in (0, 1999, 2000, 2002)] == [
         *(1, 1),
         *((0, 0) if terminal else (1, 1)),
     ]
-    assert ("2003 jobs" in said.err) is terminal
-    assert ("2000 are shown (--json, or a pipe, has them all)" in said.err) is terminal
+    assert ("2003 jobs" in err) is terminal
+    assert ("2000 are shown (--json, or a pipe, has them all)" in err) is terminal
 
 
 def test_on_a_terminal_ids_are_as_short_as_they_may_be(
-    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Typed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def terminal(*, stderr: bool = False) -> Console:
         return Console(stderr=stderr, force_terminal=True, width=100, highlight=False)

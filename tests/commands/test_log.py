@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.lib.log import ERROR, WARNING
 from nodemanager.lib.logline import timestamp
 from tests.cases import cases
+from tests.commands.conftest import Typed
 from tests.core.build import EPOCH
 from tests.journal.test_story import Recorded
 
@@ -51,23 +52,14 @@ def recorded(tmp_path: Path) -> Recorded:
     return made
 
 
-Run = Callable[..., tuple[int, str, str]]
-
-
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path, typed: Typed) -> Typed:
     """`nodemanager log ...` on the configured journal: exit code, output, errors."""
     config = tmp_path / "pool.cfg"
     config.write_text(CONFIG.format(directory=tmp_path))
 
     def command(*words: str, given: bool = True) -> tuple[int, str, str]:
-        code = 0
-        try:
-            cli.main(["log", *words, *(("--config", str(config)) if given else ())])
-        except SystemExit as end:
-            code = int(end.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        return typed("log", *words, *(("--config", config) if given else ()))
 
     return command
 
@@ -77,7 +69,7 @@ def events(printed: str) -> list[str]:
 
 
 def test_in_a_pipe_it_is_lines_as_of_the_log_with_times_in_utc(
-    recorded: Recorded, run: Run
+    recorded: Recorded, run: Typed
 ) -> None:
     code, printed, _ = run()
     assert code == 0
@@ -92,7 +84,7 @@ def test_in_a_pipe_it_is_lines_as_of_the_log_with_times_in_utc(
 
 @pytest.mark.parametrize("id", ["compute7", "7", "i-7", "worker-7", "zzzzz-7ekkf-000000000000007"])
 def test_a_record_is_asked_for_by_any_name_and_its_pair_comes_with_it(
-    recorded: Recorded, run: Run, id: str
+    recorded: Recorded, run: Typed, id: str
 ) -> None:
     told = run(id)[1]
     assert [one.split()[0] for one in events(told)] == [
@@ -102,7 +94,7 @@ def test_a_record_is_asked_for_by_any_name_and_its_pair_comes_with_it(
 
 
 def test_the_beginning_of_an_id_will_do_and_one_of_two_ids_is_refused(
-    tmp_path: Path, run: Run
+    tmp_path: Path, run: Typed
 ) -> None:
     """O9."""
 
@@ -125,7 +117,7 @@ def test_the_beginning_of_an_id_will_do_and_one_of_two_ids_is_refused(
     assert "local-4b22" in error
 
 
-def test_since_and_until_bound_it_and_last_takes_the_end(recorded: Recorded, run: Run) -> None:
+def test_since_and_until_bound_it_and_last_takes_the_end(recorded: Recorded, run: Typed) -> None:
     between = local(EPOCH + recorded.world.now - 30.0)
     later = run("--since", between)[1]
     sooner = run("--until", between)[1]
@@ -144,7 +136,7 @@ def test_since_and_until_bound_it_and_last_takes_the_end(recorded: Recorded, run
     },
 )
 def test_a_range_that_ends_before_it_begins_is_refused(
-    recorded: Recorded, run: Run, words: str
+    recorded: Recorded, run: Typed, words: str
 ) -> None:
     """`log --since 1h --until 2h` said that the journal has no such events."""
     code, printed, error = run(*words.split())
@@ -152,7 +144,7 @@ def test_a_range_that_ends_before_it_begins_is_refused(
     assert "--until must be a time after --since" in error
 
 
-def test_reasons_choose_and_an_unknown_one_gets_the_nearest(recorded: Recorded, run: Run) -> None:
+def test_reasons_choose_and_an_unknown_one_gets_the_nearest(recorded: Recorded, run: Typed) -> None:
     told = run("--reason", "within_window", "--reason", "node_absent,held")[1]
     assert {one.split()[1] for one in events(told)} == {
         *("reason=within_window", "reason=node_absent"),
@@ -162,7 +154,7 @@ def test_reasons_choose_and_an_unknown_one_gets_the_nearest(recorded: Recorded, 
     assert "did you mean 'within_window'?" in error
 
 
-def test_json_is_an_object_a_line_by_the_same_keys(recorded: Recorded, run: Run) -> None:
+def test_json_is_an_object_a_line_by_the_same_keys(recorded: Recorded, run: Typed) -> None:
     told = [json.loads(one) for one in run("compute7", "--json")[1].splitlines()]
     assert [one["event"] for one in told][-1] == "node.unlisted"
     assert told[0]["slot"] == 7
@@ -170,7 +162,7 @@ def test_json_is_an_object_a_line_by_the_same_keys(recorded: Recorded, run: Run)
 
 
 def test_a_copy_is_read_wherever_it_lies_and_without_a_configuration(
-    recorded: Recorded, run: Run, tmp_path: Path
+    recorded: Recorded, run: Typed, tmp_path: Path
 ) -> None:
     apart = tmp_path / "apart"
     apart.mkdir()
@@ -181,7 +173,7 @@ def test_a_copy_is_read_wherever_it_lies_and_without_a_configuration(
 
 
 def test_a_name_that_nobody_has_is_told_from_one_of_which_nothing_is_to_tell(
-    recorded: Recorded, run: Run
+    recorded: Recorded, run: Typed
 ) -> None:
     code, printed, error = run("compute77")
     assert (code, printed) == (1, "")
@@ -191,7 +183,7 @@ def test_a_name_that_nobody_has_is_told_from_one_of_which_nothing_is_to_tell(
     assert (code, printed, error) == (0, "", "the journal has no such events\n")
 
 
-def test_without_a_journal_it_says_which_file_and_what_to_do(run: Run, tmp_path: Path) -> None:
+def test_without_a_journal_it_says_which_file_and_what_to_do(run: Typed, tmp_path: Path) -> None:
     code, _, error = run()
     assert code == 1
     assert f"there is no journal {tmp_path}/journal.db" in error
@@ -201,7 +193,7 @@ def test_without_a_journal_it_says_which_file_and_what_to_do(run: Run, tmp_path:
     assert "none.db: give the file that a daemon wrote" in error
 
 
-def test_what_is_no_journal_is_refused(run: Run, tmp_path: Path) -> None:
+def test_what_is_no_journal_is_refused(run: Typed, tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_text("no database\n" * 100)
     code, _, error = run()
     assert code == 1
@@ -209,7 +201,7 @@ def test_what_is_no_journal_is_refused(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_dry_runs_journal_is_read_where_there_is_no_other(
-    recorded: Recorded, run: Run, tmp_path: Path
+    recorded: Recorded, run: Typed, tmp_path: Path
 ) -> None:
     printed = run()[1]
     (tmp_path / "journal.db").rename(tmp_path / "journal-dry-run.db")
@@ -217,7 +209,7 @@ def test_a_dry_runs_journal_is_read_where_there_is_no_other(
 
 
 @pytest.fixture
-def stranger(recorded: Recorded, run: Run, tmp_path: Path) -> Iterator[None]:
+def stranger(recorded: Recorded, run: Typed, tmp_path: Path) -> Iterator[None]:
     """Whoever may read the configuration, but not the daemon's state."""
     if os.geteuid() != 0:
         pytest.skip("only root becomes another user")
@@ -247,17 +239,15 @@ def stranger(recorded: Recorded, run: Run, tmp_path: Path) -> Iterator[None]:
     },
 )
 def test_whoever_may_not_read_the_journal_is_told_whom_to_run_it_as(
-    stranger: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+    stranger: None, tmp_path: Path, typed: Typed, words: list[str]
 ) -> None:
     """O4, X17: members of the documented group."""
-    with pytest.raises(SystemExit) as end:
-        cli.main([*words, "--config", str(tmp_path / "pool.cfg")])
-    assert end.value.code == 1
-    said = capsys.readouterr().err
+    code, _, said = typed(*words, "--config", tmp_path / "pool.cfg")
+    assert code == 1
     assert "can't be read: Permission denied; run this as the user root" in said
 
 
-def test_an_event_or_all_of_a_kind_is_chosen(recorded: Recorded, run: Run) -> None:
+def test_an_event_or_all_of_a_kind_is_chosen(recorded: Recorded, run: Typed) -> None:
     assert {one.split()[0] for one in events(run("--event", "node.paired")[1])} == {"node.paired"}
     kinds = {one.split()[0] for one in events(run("--event", "node,daemon.started")[1])}
     assert kinds == {"daemon.started", "node.paired", "node.keep", "node.unpaired", "node.unlisted"}
@@ -267,7 +257,7 @@ def test_an_event_or_all_of_a_kind_is_chosen(recorded: Recorded, run: Run) -> No
 
 
 def test_a_level_chooses_what_is_worse_and_the_line_says_it_as_the_log_does(
-    tmp_path: Path, run: Run
+    tmp_path: Path, run: Typed
 ) -> None:
     def opened(**given: object) -> SqliteJournal:
         return SqliteJournal(tmp_path / "journal.db", pool="main", boot_id="b", **given)  # type: ignore[arg-type]
@@ -287,13 +277,13 @@ def test_a_level_chooses_what_is_worse_and_the_line_says_it_as_the_log_does(
 
 
 def test_several_ids_are_completed_one_after_the_other(
-    recorded: Recorded, run: Run, tmp_path: Path
+    recorded: Recorded, run: Typed, tmp_path: Path
 ) -> None:
     given = ["drain", "--config", f"{tmp_path}/pool.cfg", "compute7"]
     assert completed(given, "compute") == ["compute7", "compute8"]
 
 
-def test_follow_and_until_are_refused_together(recorded: Recorded, run: Run) -> None:
+def test_follow_and_until_are_refused_together(recorded: Recorded, run: Typed) -> None:
     code, _, error = run("--follow", "--until", "now")
     assert code == 2
     assert "give one of them" in error
@@ -314,7 +304,7 @@ def completed(words: list[str], begun: str) -> list[str]:
     },
 )
 def test_a_name_is_completed_from_the_journal_alone(
-    recorded: Recorded, run: Run, tmp_path: Path, words: list[str]
+    recorded: Recorded, run: Typed, tmp_path: Path, words: list[str]
 ) -> None:
     given = [word.format(tmp_path) for word in words]
     assert completed(given, "comp") == ["compute7", "compute8"]
@@ -322,7 +312,7 @@ def test_a_name_is_completed_from_the_journal_alone(
 
 
 def test_where_no_name_can_be_told_nothing_is_completed_nor_said(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Typed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert completed(["log", "--config", f"{tmp_path}/pool.cfg"], "") == []
     assert completed(["log", "--config", f"{tmp_path}/none.cfg"], "") == []

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from nodemanager import cli
 from nodemanager.commands import verify as command
 from nodemanager.commands.client import ClientError
 from nodemanager.commands.verify import FIRST_S, attempt
-from nodemanager.core.explain.explain import DecisionView
 from nodemanager.core.explain.verify import NO_DECISION, verify
 from nodemanager.journal.explained import plain
 from tests.cases import cases
+from tests.commands.conftest import Typed
 from tests.core.build import World
 from tests.core.explain.test_verify import booting, empty, pool, refused_as_wrong
 from tests.core.explain.test_verify import look as look_at
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.web.manager import decision_on
 
 
 def shown(made: World, *, allow_empty: bool = False) -> dict[str, Any]:
     """What the daemon answers of that world's newest decision."""
-    assert made.decided is not None
-    assert made.last is not None
-    told = verify(
-        DecisionView(made.decided, made.last, made.settings), made.now, allow_empty=allow_empty
-    )
+    told = verify(decision_on(made), made.now, allow_empty=allow_empty)
     answer: dict[str, Any] = json.loads(json.dumps(plain(told)))
     return answer
 
@@ -178,22 +171,16 @@ def test_an_answer_that_can_not_be_is_an_error_and_not_a_pass(answer: dict[str, 
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, typed: Typed) -> Typed:
     def words(daemon: Daemon, *given: str) -> tuple[int, str, str]:
         monkeypatch.setattr(command, "client", lambda config: daemon)
         monkeypatch.setattr("time.sleep", daemon.sleep)
-        code = 0
-        try:
-            cli.main(["verify", *given])
-        except SystemExit as end:
-            code = int(end.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        return typed("verify", *given)
 
     return words
 
 
-def test_in_a_pipe_each_attempt_is_a_line_and_the_end_names_the_offenders(run: Run) -> None:
+def test_in_a_pipe_each_attempt_is_a_line_and_the_end_names_the_offenders(run: Typed) -> None:
     code, out, err = run(Daemon([boots(), broken()]), "--interval", "0.2")
     assert code == 3
     assert err == "0s: 2 up, 1 settling, 0 stuck; i-r9 booting\n"
@@ -207,7 +194,7 @@ def test_in_a_pipe_each_attempt_is_a_line_and_the_end_names_the_offenders(run: R
     assert "\x1b" not in out + err
 
 
-def test_a_settled_pool_is_shown_in_numbers_alone(run: Run) -> None:
+def test_a_settled_pool_is_shown_in_numbers_alone(run: Typed) -> None:
     code, out, err = run(Daemon([shown(pool())]))
     assert (code, err) == (0, "")
     assert out.splitlines()[1:] == [
@@ -216,7 +203,7 @@ def test_a_settled_pool_is_shown_in_numbers_alone(run: Run) -> None:
     ]
 
 
-def test_json_has_the_last_snapshot_and_how_it_ended(run: Run) -> None:
+def test_json_has_the_last_snapshot_and_how_it_ended(run: Typed) -> None:
     code, out, _ = run(Daemon([boots(), broken()]), "--interval", "0.2", "--json")
     told = json.loads(out)
     assert code == 3
@@ -232,7 +219,7 @@ def test_json_has_the_last_snapshot_and_how_it_ended(run: Run) -> None:
     }
 
 
-def test_a_dead_daemon_is_an_error_and_json_says_so_too(run: Run) -> None:
+def test_a_dead_daemon_is_an_error_and_json_says_so_too(run: Typed) -> None:
     dead = ClientError("no daemon answers at unix:/x")
     code, out, err = run(Daemon([dead]))
     assert (code, out, err) == (1, "", "nodemanager: no daemon answers at unix:/x\n")
@@ -241,7 +228,7 @@ def test_a_dead_daemon_is_an_error_and_json_says_so_too(run: Run) -> None:
     assert (code, told["error"], told["snapshot"]) == (1, "no daemon answers at unix:/x", None)
 
 
-def test_an_empty_pool_says_how_to_allow_it(run: Run) -> None:
+def test_an_empty_pool_says_how_to_allow_it(run: Typed) -> None:
     code, out, _ = run(Daemon([shown(empty())]))
     assert code == 3
     assert "pool_empty" in out
@@ -250,13 +237,13 @@ def test_an_empty_pool_says_how_to_allow_it(run: Run) -> None:
 
 
 @pytest.mark.parametrize("given", ["--wait=-1", "--wait=soon", "--interval=0"])
-def test_a_wrong_time_is_wrong_usage(run: Run, given: str) -> None:
+def test_a_wrong_time_is_wrong_usage(run: Typed, given: str) -> None:
     code, _, err = run(Daemon([shown(pool())]), given)
     assert code == 2
     assert "duration" in err
 
 
-def test_names_from_a_cloud_can_not_move_the_cursor(run: Run) -> None:
+def test_names_from_a_cloud_can_not_move_the_cursor(run: Typed) -> None:
     evil = boots()
     evil["open"][0]["id"] = "\x1b[2Jevil"
     code, out, err = run(Daemon([evil]), "--wait", "0")

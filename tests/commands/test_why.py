@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from nodemanager import cli
 from nodemanager.commands import listing
 from nodemanager.commands import status as command
 from nodemanager.commands.client import ClientError
-from nodemanager.core.explain.explain import APPLY, DecisionView
 from nodemanager.core.model.world import Job, WorkerState
 from nodemanager.core.operate.naming import UnknownIdError
 from nodemanager.journal.job import explain_job
 from nodemanager.web import lists as answers
 from nodemanager.web.lists import ListRequest, waiting
+from tests.commands.conftest import Typed
 from tests.core.build import World, world
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.web.manager import decision_on
 
 
 class Daemon:
     """Answers as the running daemon does, from one decision."""
 
     def __init__(self, made: World) -> None:
-        assert made.last is not None
-        assert made.decided is not None
-        self._decision = DecisionView(made.decided, made.last, made.settings, APPLY)
+        self._decision = decision_on(made)
         self.asked: list[tuple[float | None, float | None, str | None, bool]] = []
 
     def get(self, *path: str, **asked: Any) -> dict[str, Any]:
@@ -76,23 +71,13 @@ def daemon() -> Daemon:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], daemon: Daemon) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, typed: Typed, daemon: Daemon) -> Typed:
     for module in (command, listing):
         monkeypatch.setattr(module, "client", lambda config: daemon)
-
-    def ran(*words: str) -> tuple[int, str, str]:
-        code = 0
-        try:
-            cli.main(list(words))
-        except SystemExit as end:
-            code = int(end.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return ran
+    return typed
 
 
-def test_a_size_says_what_refuses_more_and_what_keeps_its_nodes(run: Run) -> None:
+def test_a_size_says_what_refuses_more_and_what_keeps_its_nodes(run: Typed) -> None:
     code, printed, _ = run("why")
     lines = [re.sub(" +", " ", line).strip() for line in printed.splitlines()]
     assert code == 0
@@ -102,26 +87,26 @@ def test_a_size_says_what_refuses_more_and_what_keeps_its_nodes(run: Run) -> Non
     assert lines[3].startswith("shrinks not by 2: busy ")
 
 
-def test_a_size_that_is_asked_for_is_shown_though_it_does_nothing(run: Run) -> None:
+def test_a_size_that_is_asked_for_is_shown_though_it_does_nothing(run: Typed) -> None:
     printed = run("why", "large")[1]
     assert printed.startswith("large  no node; the queue wants 0")
     assert "no: nothing more is wanted" in printed
 
 
-def test_a_size_that_does_not_exist_is_refused_with_the_nearest(run: Run) -> None:
+def test_a_size_that_does_not_exist_is_refused_with_the_nearest(run: Typed) -> None:
     code, _, error = run("why", "smal")
     assert code == 2
     assert "there is no size 'smal'; did you mean 'small'?" in error
 
 
-def test_json_has_the_reasons_for_machines(run: Run) -> None:
+def test_json_has_the_reasons_for_machines(run: Typed) -> None:
     shown = json.loads(run("why", "--json")[1])
     (small,) = shown["sizes"]
     assert [cause["reason"] for cause in small["grows"]] == ["at_max_nodes"]
     assert small["shrinks"][0]["nodes"] == ["i-r1", "i-r2"]
 
 
-def test_events_in_a_pipe_are_a_row_a_group(run: Run, daemon: Daemon) -> None:
+def test_events_in_a_pipe_are_a_row_a_group(run: Typed, daemon: Daemon) -> None:
     code, printed, error = run("events")
     assert (code, error) == (0, "")
     heading, row = printed.splitlines()
@@ -133,13 +118,13 @@ def test_events_in_a_pipe_are_a_row_a_group(run: Run, daemon: Daemon) -> None:
     assert daemon.asked == [(None, None, None, False)]
 
 
-def test_all_events_are_asked_for_since_then(run: Run, daemon: Daemon) -> None:
+def test_all_events_are_asked_for_since_then(run: Typed, daemon: Daemon) -> None:
     run("events", "--all", "--since", "2001-09-09T00:00:00Z")
     assert daemon.asked == [(999993600.0, None, None, True)]
 
 
 def test_what_happened_to_one_is_asked_for_all_its_life_or_a_part_of_it(
-    run: Run, daemon: Daemon
+    run: Typed, daemon: Daemon
 ) -> None:
     run("events", "compute1")
     run("events", "compute1", "--since", "2001-09-09T00:00:00Z", "--until", "2001-09-09T01:00:00Z")
@@ -149,7 +134,7 @@ def test_what_happened_to_one_is_asked_for_all_its_life_or_a_part_of_it(
     ]
 
 
-def test_jobs_in_a_pipe_are_a_row_a_job(run: Run) -> None:
+def test_jobs_in_a_pipe_are_a_row_a_job(run: Typed) -> None:
     code, out, _ = run("jobs")
     assert code == 0
     tail = ["reason", "ends_in"]
@@ -159,14 +144,14 @@ def test_jobs_in_a_pipe_are_a_row_a_job(run: Run) -> None:
     assert row[-3:] == ["1", "at_max_nodes", "-"]
 
 
-def test_jobs_are_chosen_as_other_rows_are(run: Run) -> None:
+def test_jobs_are_chosen_as_other_rows_are(run: Typed) -> None:
     code, _, error = run("jobs", "--state", "impossible")
     assert code == 0
     assert "no job matches; there are 1 waiting" in error
     assert run("jobs", "-o", "name", "--size", "small", "--sort", "-job")[1] == "j\n"
 
 
-def test_one_job_says_in_its_first_line_what_becomes_of_it(run: Run) -> None:
+def test_one_job_says_in_its_first_line_what_becomes_of_it(run: Typed) -> None:
     code, out, _ = run("jobs", "j")
     assert code == 0
     first, *more = out.splitlines()
@@ -178,13 +163,13 @@ def test_one_job_says_in_its_first_line_what_becomes_of_it(run: Run) -> None:
     ]
 
 
-def test_a_job_that_does_not_wait_is_told_with_those_that_do(run: Run) -> None:
+def test_a_job_that_does_not_wait_is_told_with_those_that_do(run: Typed) -> None:
     code, _, err = run("jobs", "k")
     assert code == 1
     assert "no waiting job has the id 'k'; 1 wait" in err
 
 
-def test_jobs_for_machines_have_each_reason_s_sentence(run: Run) -> None:
+def test_jobs_for_machines_have_each_reason_s_sentence(run: Typed) -> None:
     code, out, _ = run("jobs", "--json")
     assert code == 0
     (one,) = json.loads(out)["jobs"]
