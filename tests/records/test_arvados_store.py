@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -163,20 +162,6 @@ def test_a_claim_that_another_overwrites_is_a_conflict(store, straight, wire):
 
 def _claim_of(mine: Claim) -> dict[str, Any]:
     return {"nodemanager_claim": claim_json(mine)}
-
-
-def test_a_full_store_leaves_no_half_made_record_or_claim(store, straight, wire):
-    free = cleaned(store)
-    for _ in range(8):
-        store.create(claim())
-    with pytest.raises(errors.NoFreeSlot):
-        store.create(claim(at=time.time()))
-    with pytest.raises(errors.NoFreeSlot):
-        store.claim(free, claim())
-    assert len(straight.list_records().items) == 9
-    after = read(straight, free)
-    assert not after.holds_anything
-    assert after.ping_secret == free.ping_secret
 
 
 def test_a_create_found_again_without_its_slot_is_given_one(registry, straight):

@@ -109,38 +109,14 @@ def test_a_claim_takes_a_node_of_its_size_and_outlives_slurmctld(
     assert (record.slot_number, record.hostname) == (2, "small-1")
     assert record.claim == mine
     assert record.first_ping_at is record.last_ping_at is record.ip_address is None
+    store.create(claim())
+    with pytest.raises(NoFreeSlot):
+        store.create(claim())
     large = store.create(replace(claim(), size="large"))
     assert large.hostname == "large-1"
     slurm.cluster.stop_controller()
     slurm.cluster.start_controller()
     assert slurm.store(database).read(record.uuid) == record
-
-
-@twin_only
-def test_a_create_repeated_with_its_incarnation_finds_the_first_and_a_full_size_has_no_slot(
-    store: SlurmRecordStore,
-):
-    mine = claim()
-    first = store.create(mine)
-    assert store.create(mine) == first
-    store.create(claim())
-    with pytest.raises(NoFreeSlot):
-        store.create(claim())
-
-
-@twin_only
-def test_a_claim_is_refused_on_an_old_version_a_held_record_or_another_pools(
-    store: SlurmRecordStore,
-):
-    free = seat(store, "small-1")
-    record = store.claim(free, claim())
-    with pytest.raises(Conflict):
-        store.claim(free, claim())
-    with pytest.raises(Refused):
-        store.claim(record, claim())
-    released = store.clean(record, "create_refused")
-    with pytest.raises(Refused):
-        store.claim(released, claim(pool="other"))
 
 
 def test_a_registered_slurmd_is_the_sign_of_life(slurm: CloudSlurm, store: SlurmRecordStore):

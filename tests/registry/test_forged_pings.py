@@ -115,17 +115,6 @@ def test_a_claim_of_a_new_life_knows_no_node_p1a(registry: Registry) -> None:
     assert ping(registry, again, instance_id="i-next").status_code == 200
 
 
-def test_one_packet_takes_nobodys_address_x12(registry: Registry) -> None:
-    """X12: each first ping that named a sibling's address took it, and dated the sibling anew."""
-    victim, forger = claimed(registry), claimed(registry, 1)
-    assert ping(registry, victim, local_ipv4="10.0.0.7").status_code == 200
-    first = row(registry, victim)
-    assert ping(registry, forger, local_ipv4="10.0.0.7").status_code == 200
-    assert ping(registry, victim, local_ipv4="10.0.0.7").status_code == 200
-    now = row(registry, victim)
-    assert (now.ip_address, now.first_ping_at) == ("10.0.0.7", first.first_ping_at)
-
-
 def test_nodes_behind_one_address_leave_each_other_alone_x12(registry: Registry) -> None:
     """X12: nodes that tell no address of their own all come from the same one."""
     records = [claimed(registry, number) for number in range(3)]

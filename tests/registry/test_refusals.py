@@ -156,7 +156,6 @@ def test_what_no_record_can_have_is_refused(registry, attributes):
 @pytest.mark.parametrize(
     "told",
     [
-        {"instance_id": "x" * 300},
         {"worker_state": "a\nb"},
         {"local_ipv4": "over there"},
         {"local_ipv4": "fe80::1%<img src=x onerror=alert(1)>"},
