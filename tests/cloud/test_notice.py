@@ -13,16 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cases import cases
-from tests.cloud.metadata import (
-    AZURE_EVENTS,
-    EVENTS_PAGE,
-    GOOGLE,
-    SPOT_PAGE,
-    amazon,
-    azure_event,
-    azure_pages,
-    google,
-)
+from tests.cloud import metadata
 from tests.cloud.pings import PingServer, ping
 
 ORDER = "00c0ffee00c0ffee"
@@ -45,7 +36,7 @@ AT = "Mon, 19 Sep 2016 18:29:47 GMT"
 
 
 def azure(kind: str, *names: str, at: str = AT) -> dict[str, Any]:
-    return azure_event(kind, *names, at=at)
+    return metadata.azure_event(kind, *names, at=at)
 
 
 class Node:
@@ -56,7 +47,7 @@ class Node:
         self.hook, self.ran, self.state = home / "drain", home / "ran", home / "state"
         (home / "ping-url").write_text(pings.url())
         self.works(False)
-        pings.pages = amazon("i-1", None)
+        pings.pages = metadata.amazon("i-1", None)
 
     def works(self, yes: bool) -> None:
         word = "busy" if yes else "drained"
@@ -64,10 +55,10 @@ class Node:
         self.hook.chmod(0o755)
 
     def is_at_google(self, preempted: str, event: str) -> None:
-        self.pings.pages = google("400", "soon" if preempted == "TRUE" else None, event)
+        self.pings.pages = metadata.google("400", "soon" if preempted == "TRUE" else None, event)
 
     def is_at_azure(self, *events: dict[str, Any], indent: int | None = None) -> None:
-        self.pings.pages = azure_pages(*events, indent=indent)
+        self.pings.pages = metadata.azure_pages(*events, indent=indent)
 
     def ping(self, worker: str = "idle") -> subprocess.CompletedProcess[str]:
         self.pings.pings.clear()
@@ -109,14 +100,17 @@ def node(tmp_path: Path, pings: PingServer) -> Node:
     ("pages", "expected"),
     {
         "nothing": ({}, NONE),
-        "terminates": ({SPOT_PAGE: TERMINATES}, ("spot", "2017-09-18T08:22:00Z")),
-        "stops": ({SPOT_PAGE: STOPS}, ("spot", "2017-09-18T08:22:00Z")),
-        "no-events": ({EVENTS_PAGE: "[]"}, NONE),
-        "reboots": ({EVENTS_PAGE: REBOOTS}, ("maintenance", "21 Jan 2019 09:00:43 GMT")),
-        "canceled-event": ({EVENTS_PAGE: REBOOTS.replace('"active"', '"canceled"')}, NONE),
-        "both": ({SPOT_PAGE: TERMINATES, EVENTS_PAGE: REBOOTS}, ("spot", "2017-09-18T08:22:00Z")),
-        "without-a-time": ({SPOT_PAGE: "{}"}, ("spot", None)),
-        "odd-time": ({SPOT_PAGE: '{"time": "\\\\\\nurl = x"}'}, ("spot", None)),
+        "terminates": ({metadata.SPOT_PAGE: TERMINATES}, ("spot", "2017-09-18T08:22:00Z")),
+        "stops": ({metadata.SPOT_PAGE: STOPS}, ("spot", "2017-09-18T08:22:00Z")),
+        "no-events": ({metadata.EVENTS_PAGE: "[]"}, NONE),
+        "reboots": ({metadata.EVENTS_PAGE: REBOOTS}, ("maintenance", "21 Jan 2019 09:00:43 GMT")),
+        "canceled-event": ({metadata.EVENTS_PAGE: REBOOTS.replace('"active"', '"canceled"')}, NONE),
+        "both": (
+            {metadata.SPOT_PAGE: TERMINATES, metadata.EVENTS_PAGE: REBOOTS},
+            ("spot", "2017-09-18T08:22:00Z"),
+        ),
+        "without-a-time": ({metadata.SPOT_PAGE: "{}"}, ("spot", None)),
+        "odd-time": ({metadata.SPOT_PAGE: '{"time": "\\\\\\nurl = x"}'}, ("spot", None)),
     },
 )
 def test_on_amazon(node: Node, pages: dict[str, str], expected: Notice) -> None:
@@ -169,7 +163,7 @@ def test_on_azure(node: Node, events: list[dict[str, Any]], expected: Notice) ->
         assert node.notice == expected
 
 
-@pytest.mark.parametrize("page", [SPOT_PAGE, EVENTS_PAGE])
+@pytest.mark.parametrize("page", [metadata.SPOT_PAGE, metadata.EVENTS_PAGE])
 def test_a_service_that_fails_says_nothing_not_that_there_is_none(node: Node, page: str) -> None:
     node.pings.failing = {page}
     assert node.notice == (None, None)
@@ -177,7 +171,7 @@ def test_a_service_that_fails_says_nothing_not_that_there_is_none(node: Node, pa
 
 def test_so_on_google_and_azure(node: Node) -> None:
     node.is_at_google("FALSE", "NONE")
-    node.pings.failing = {f"{GOOGLE}/maintenance-event", AZURE_EVENTS}
+    node.pings.failing = {f"{metadata.GOOGLE}/maintenance-event", metadata.AZURE_EVENTS}
     assert node.notice == (None, None)
     node.is_at_azure()
     assert node.notice == (None, None)
@@ -193,7 +187,7 @@ def test_a_node_without_a_metadata_service_says_nothing(node: Node) -> None:
 
 def test_a_node_that_will_be_taken_stops_taking_work_before_anybody_tells_it(node: Node) -> None:
     """It is often gone before an order could come; idle, as it answers none."""
-    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.pings.pages[metadata.SPOT_PAGE] = TERMINATES
     node.ping()
     assert (node.said, node.hook_runs) == ([("idle", None)], ["drain"])
     node.works(True)
@@ -202,34 +196,34 @@ def test_a_node_that_will_be_taken_stops_taking_work_before_anybody_tells_it(nod
 
 
 def test_it_then_answers_the_managers_order(node: Node) -> None:
-    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.pings.pages[metadata.SPOT_PAGE] = TERMINATES
     node.told(ORDER)
     node.ping()
     assert node.said == [("idle", None), ("drained", ORDER)]
 
 
 def test_it_takes_work_again_once_the_cloud_takes_the_notice_back(node: Node) -> None:
-    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.pings.pages[metadata.SPOT_PAGE] = TERMINATES
     node.ping()
-    del node.pings.pages[SPOT_PAGE]
+    del node.pings.pages[metadata.SPOT_PAGE]
     node.ping()
     node.ping()
     assert node.hook_runs == ["drain", "resume"]
 
 
 def test_a_service_that_fails_takes_no_notice_back(node: Node) -> None:
-    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.pings.pages[metadata.SPOT_PAGE] = TERMINATES
     node.ping()
-    node.pings.failing = {SPOT_PAGE}
+    node.pings.failing = {metadata.SPOT_PAGE}
     node.ping()
     assert node.hook_runs == ["drain", "drain"]
 
 
 def test_a_notice_taken_back_leaves_the_managers_order_alone(node: Node) -> None:
-    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.pings.pages[metadata.SPOT_PAGE] = TERMINATES
     node.told(ORDER)
     node.ping()
-    del node.pings.pages[SPOT_PAGE]
+    del node.pings.pages[metadata.SPOT_PAGE]
     node.ping()
     assert node.said == [("drained", ORDER)]
     assert "resume" not in node.hook_runs
@@ -240,7 +234,7 @@ def test_a_notice_taken_back_leaves_the_managers_order_alone(node: Node) -> None
 
 
 def test_an_order_taken_back_leaves_a_node_that_will_be_taken_without_work(node: Node) -> None:
-    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.pings.pages[metadata.SPOT_PAGE] = TERMINATES
     node.told(ORDER)
     node.ping()
     node.told(None)
@@ -251,7 +245,7 @@ def test_an_order_taken_back_leaves_a_node_that_will_be_taken_without_work(node:
 
 def test_a_node_that_cannot_keep_its_notice_pings_all_the_same(node: Node) -> None:
     """Its silence would end it; it takes work until it is told not to."""
-    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.pings.pages[metadata.SPOT_PAGE] = TERMINATES
     node.state.write_text("no directory")
     done = node.ping()
     assert (done.returncode, node.said) == (0, [("idle", None)])
@@ -261,9 +255,9 @@ def test_a_node_that_cannot_keep_its_notice_pings_all_the_same(node: Node) -> No
 
 
 def test_a_resume_that_fails_is_tried_again_and_the_node_pings(node: Node) -> None:
-    node.pings.pages[SPOT_PAGE] = TERMINATES
+    node.pings.pages[metadata.SPOT_PAGE] = TERMINATES
     node.ping()
-    del node.pings.pages[SPOT_PAGE]
+    del node.pings.pages[metadata.SPOT_PAGE]
     node.hook.write_text(f"#!/bin/sh\necho $1 >>{node.ran}\n[ $1 = drain ] && echo drained\n")
     done = node.ping()
     assert (done.returncode, node.said) == (0, [("idle", None)])

@@ -14,32 +14,20 @@ from nodemanager.records.arvados import ArvadosRecordStore
 from nodemanager.records.wire import FENCED_SECRET, claim_json
 from tests.cases import cases
 from tests.contract.stores import claim
-from tests.records.arvados_servers import (
-    ERRORS,
-    NODES,
-    TOKEN,
-    Reply,
-    node,
-    open_store,
-    ping,
-    pinged,
-    read,
-    swallow,
-    undated,
-)
+from tests.records import arvados_servers
 
 # Who the server is, and its clock.
 
 
 def test_an_arvados_cluster_is_known_by_its_uuid_prefix(api):
-    assert open_store(api.url).store_id() == "arvados-abcde"
+    assert arvados_servers.open_store(api.url).store_id() == "arvados-abcde"
     del api.document["uuidPrefix"]
     with pytest.raises(errors.StoreError, match="uuidPrefix"):
-        open_store(api.url).store_id()
+        arvados_servers.open_store(api.url).store_id()
 
 
 def test_a_registry_is_known_by_its_own_id_and_told_from_one_put_in_its_place(api):
-    store = open_store(api.url)
+    store = arvados_servers.open_store(api.url)
     api.document["nodemanagerStoreId"] = "a" * 32
     assert store.store_id() == "a" * 32
     api.document["nodemanagerStoreId"] = "b" * 32
@@ -49,24 +37,28 @@ def test_a_registry_is_known_by_its_own_id_and_told_from_one_put_in_its_place(ap
 @cases(
     "document",
     {
-        "html": Reply(b"<html>"),
-        "404": Reply(ERRORS, 404),
-        "503": Reply(b"", 503),
+        "html": arvados_servers.Reply(b"<html>"),
+        "404": arvados_servers.Reply(arvados_servers.ERRORS, 404),
+        "503": arvados_servers.Reply(b"", 503),
         "no-resources": {"resources": 3},
         "a-list": [1],
     },
 )
 def test_a_server_without_a_discovery_document_is_a_failure(api, document):
     api.document = document
-    store = open_store(api.url)
-    for call in (store.store_id, store.list_records, lambda: store.read(node(1)["uuid"])):
+    store = arvados_servers.open_store(api.url)
+    for call in (
+        store.store_id,
+        store.list_records,
+        lambda: store.read(arvados_servers.node(1)["uuid"]),
+    ):
         with pytest.raises(errors.StoreError) as raised:
             call()
         assert not isinstance(raised.value, errors.NoSuchRecord)
 
 
 def test_without_a_date_there_is_no_store_time(store, wire):
-    wire.faults["GET "] = undated
+    wire.faults["GET "] = arvados_servers.undated
     with pytest.raises(errors.StoreError, match="Date"):
         store.store_time()
 
@@ -74,16 +66,16 @@ def test_without_a_date_there_is_no_store_time(store, wire):
 @cases(
     ("reply", "answered"),
     {
-        "no-such-record": (Reply(ERRORS, 404), True),
-        "a-proxys-404": (Reply(b"not found", 404), False),
-        "503": (Reply(ERRORS, 503), False),
-        "429": (Reply(ERRORS, 429), False),
-        "a-captive-portal": (Reply(b"{}", 200), False),
+        "no-such-record": (arvados_servers.Reply(arvados_servers.ERRORS, 404), True),
+        "a-proxys-404": (arvados_servers.Reply(b"not found", 404), False),
+        "503": (arvados_servers.Reply(arvados_servers.ERRORS, 503), False),
+        "429": (arvados_servers.Reply(arvados_servers.ERRORS, 429), False),
+        "a-captive-portal": (arvados_servers.Reply(b"{}", 200), False),
     },
 )
 def test_only_the_apis_404_answers_the_probe_and_it_bears_no_token(api, reply, answered):
     api.script = lambda _: reply
-    store = open_store("https://127.0.0.1:1", ping_url=api.url)
+    store = arvados_servers.open_store("https://127.0.0.1:1", ping_url=api.url)
     assert store.probe() == answered
     assert [asked.method for asked in api.asked] == ["POST"]
     assert api.asked[0].token is None
@@ -91,9 +83,13 @@ def test_only_the_apis_404_answers_the_probe_and_it_bears_no_token(api, reply, a
 
 def test_the_ping_url_is_the_nodes_own_address_of_the_server(straight):
     record = straight.create(claim())
-    other = open_store("http://127.0.0.1:1", ping_url="https://nodes.example.org:8443")
+    other = arvados_servers.open_store(
+        "http://127.0.0.1:1", ping_url="https://nodes.example.org:8443"
+    )
     url = other.ping_url(record)
-    assert url.startswith(f"https://nodes.example.org:8443{NODES}/{record.uuid}/ping?ping_secret=")
+    assert url.startswith(
+        f"https://nodes.example.org:8443{arvados_servers.NODES}/{record.uuid}/ping?ping_secret="
+    )
 
 
 # Versions.
@@ -102,11 +98,11 @@ def test_the_ping_url_is_the_nodes_own_address_of_the_server(straight):
 def test_a_version_is_the_same_in_a_listing_and_read_alone_and_moves_with_a_ping(straight):
     record = straight.create(claim())
     (listed,) = straight.list_records().items
-    assert listed == record == read(straight, record)
+    assert listed == record == arvados_servers.read(straight, record)
     seen = {record.version}
     for _ in range(3):
-        assert ping(straight, record) == 200
-        seen.add(read(straight, record).version)
+        assert arvados_servers.ping(straight, record) == 200
+        seen.add(arvados_servers.read(straight, record).version)
     assert len(seen) == 4
 
 
@@ -124,14 +120,14 @@ def test_a_version_is_the_same_in_a_listing_and_read_alone_and_moves_with_a_ping
     },
 )
 def test_a_version_moves_with_every_field_and_not_with_time(api, changed):
-    store = open_store(api.url)
+    store = arvados_servers.open_store(api.url)
     told = {"status": "running", "etag": "1"}
-    api.script = lambda _: Reply(node(1, **told))
-    before = store.read(node(1)["uuid"])
+    api.script = lambda _: arvados_servers.Reply(arvados_servers.node(1, **told))
+    before = store.read(arvados_servers.node(1)["uuid"])
     told = {"status": "missing", "etag": "2"}
-    assert store.read(node(1)["uuid"]) == before
-    api.script = lambda _: Reply(node(1, **changed))
-    assert store.read(node(1)["uuid"]).version != before.version
+    assert store.read(arvados_servers.node(1)["uuid"]) == before
+    api.script = lambda _: arvados_servers.Reply(arvados_servers.node(1, **changed))
+    assert store.read(arvados_servers.node(1)["uuid"]).version != before.version
 
 
 # Claims, cleans, fences.
@@ -146,18 +142,18 @@ def test_a_claim_that_another_overwrites_is_a_conflict(store, straight, wire):
     theirs = claim()
 
     def meddle() -> None:
-        now = read(straight, free)
+        now = arvados_servers.read(straight, free)
         requests.put(
-            f"{wire.url}{NODES}/{free.uuid}",
+            f"{wire.url}{arvados_servers.NODES}/{free.uuid}",
             json={"properties": {**now.properties, **_claim_of(theirs)}},
-            headers={"Authorization": f"Bearer {TOKEN}"},
+            headers={"Authorization": f"Bearer {arvados_servers.TOKEN}"},
             timeout=10,
         ).raise_for_status()
 
     wire.after["PUT "] = meddle
     with pytest.raises(errors.Conflict):
         store.claim(free, claim())
-    assert read(straight, free).claim == theirs
+    assert arvados_servers.read(straight, free).claim == theirs
 
 
 def _claim_of(mine: Claim) -> dict[str, Any]:
@@ -168,9 +164,9 @@ def test_a_create_found_again_without_its_slot_is_given_one(registry, straight):
     mine = claim()
     properties = {"nodemanager_pool": "main", **_claim_of(mine)}
     made = requests.post(
-        registry.url + NODES,
+        registry.url + arvados_servers.NODES,
         json={"node": {"properties": properties}},
-        headers={"Authorization": f"Bearer {TOKEN}"},
+        headers={"Authorization": f"Bearer {arvados_servers.TOKEN}"},
         timeout=10,
     ).json()
     assert made["slot_number"] is None
@@ -179,18 +175,18 @@ def test_a_create_found_again_without_its_slot_is_given_one(registry, straight):
 
 
 def test_a_create_is_not_sent_when_an_earlier_one_cannot_be_looked_for(api):
-    api.script = lambda _: Reply({"items": [{"info": {}}]})
+    api.script = lambda _: arvados_servers.Reply({"items": [{"info": {}}]})
     with pytest.raises(errors.StoreError, match="made before"):
-        open_store(api.url).create(claim())
+        arvados_servers.open_store(api.url).create(claim())
     assert {asked.method for asked in api.asked} == {"GET"}
 
 
 def test_a_ping_between_the_clean_and_the_look_after_it_is_told(store, straight, wire):
-    record = pinged(store)
+    record = arvados_servers.pinged(store)
 
     def meddle() -> None:
-        now = read(straight, record)
-        assert ping(straight, now) == 200
+        now = arvados_servers.read(straight, record)
+        assert arvados_servers.ping(straight, now) == 200
 
     wire.after["PUT "] = meddle
     with pytest.raises(errors.StoreError, match="after it was freed") as raised:
@@ -199,7 +195,7 @@ def test_a_ping_between_the_clean_and_the_look_after_it_is_told(store, straight,
 
 
 def test_a_fence_keeps_the_nodes_secret_in_the_record_until_it_is_lifted(straight):
-    record = pinged(straight)
+    record = arvados_servers.pinged(straight)
     fenced = straight.fence(record)
     assert fenced.info[FENCED_SECRET] == record.ping_secret
     again = straight.fence(fenced)
@@ -211,16 +207,16 @@ def test_a_fence_keeps_the_nodes_secret_in_the_record_until_it_is_lifted(straigh
 
 
 def test_a_claim_drops_what_a_late_fence_put_back(registry, straight):
-    record = pinged(straight)
+    record = arvados_servers.pinged(straight)
     late = straight.fence(record).info
-    free = straight.clean(read(straight, record), "stale_slot")
+    free = straight.clean(arvados_servers.read(straight, record), "stale_slot")
     requests.put(
-        f"{registry.url}{NODES}/{record.uuid}",
+        f"{registry.url}{arvados_servers.NODES}/{record.uuid}",
         json={"info": late},
-        headers={"Authorization": f"Bearer {TOKEN}"},
+        headers={"Authorization": f"Bearer {arvados_servers.TOKEN}"},
         timeout=10,
     ).raise_for_status()
-    free = read(straight, free)
+    free = arvados_servers.read(straight, free)
     assert free.fenced
     assert free.instance_id == record.instance_id
     claimed = straight.claim(free, claim())
@@ -230,45 +226,45 @@ def test_a_claim_drops_what_a_late_fence_put_back(registry, straight):
 
 
 def test_a_fence_whose_answer_was_lost_is_lifted_by_the_record_as_judged(store, wire):
-    record = pinged(store)
-    wire.faults["PUT "] = swallow
+    record = arvados_servers.pinged(store)
+    wire.faults["PUT "] = arvados_servers.swallow
     with pytest.raises(errors.StoreError):
         store.fence(record)
-    assert ping(store, record) == 401
+    assert arvados_servers.ping(store, record) == 401
     wire.faults.clear()
     back = store.unfence(record, record.ping_secret)
     assert back is not None
     assert back.ping_secret == record.ping_secret
-    assert ping(store, record) == 200
+    assert arvados_servers.ping(store, record) == 200
 
 
 def test_lifting_a_fence_twice_or_one_that_never_stood_changes_nothing(straight):
-    record = pinged(straight)
+    record = arvados_servers.pinged(straight)
     assert straight.unfence(record, record.ping_secret) is None
-    assert read(straight, record) == record
+    assert arvados_servers.read(straight, record) == record
     fenced = straight.fence(record)
     back = straight.unfence(fenced, record.ping_secret)
     assert straight.unfence(fenced, record.ping_secret) is None
-    assert read(straight, record) == back
+    assert arvados_servers.read(straight, record) == back
 
 
 def test_a_fence_is_lifted_with_all_that_was_written_behind_it(registry, straight):
-    record = pinged(straight)
+    record = arvados_servers.pinged(straight)
     fenced = straight.fence(record)
     requests.put(
-        f"{registry.url}{NODES}/{record.uuid}",
+        f"{registry.url}{arvados_servers.NODES}/{record.uuid}",
         json={"info": {**fenced.info, "note": "by hand"}},
-        headers={"Authorization": f"Bearer {TOKEN}"},
+        headers={"Authorization": f"Bearer {arvados_servers.TOKEN}"},
         timeout=10,
     ).raise_for_status()
     back = straight.unfence(fenced, record.ping_secret)
     assert back.info["note"] == "by hand"
-    assert ping(straight, back) == 200
+    assert arvados_servers.ping(straight, back) == 200
 
 
 @pytest.mark.parametrize("then", ["cleaned", "claimed"])
 def test_no_old_node_is_let_in_again_once_its_record_was_freed(straight, then):
-    record = pinged(straight)
+    record = arvados_servers.pinged(straight)
     fenced = straight.fence(record)
     after = straight.clean(fenced, "stale_slot")
     assert FENCED_SECRET not in after.info
@@ -277,5 +273,5 @@ def test_no_old_node_is_let_in_again_once_its_record_was_freed(straight, then):
     with pytest.raises(errors.Conflict) as raised:
         straight.unfence(fenced, record.ping_secret)
     assert raised.value.unsent
-    assert read(straight, record) == after
-    assert ping(straight, record) == 401
+    assert arvados_servers.read(straight, record) == after
+    assert arvados_servers.ping(straight, record) == 401

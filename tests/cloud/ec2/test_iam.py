@@ -15,18 +15,7 @@ from nodemanager.cloud.api import CloudDriver
 from nodemanager.cloud.checks import Wanted
 from nodemanager.core.model.world import Tags
 from nodemanager.errors import BadRequest, CloudError
-from tests.cloud.ec2.helpers import (
-    POOL,
-    PUBLIC_KEY,
-    SMALL,
-    add_address,
-    add_interface,
-    add_volume,
-    by_hand,
-    cloud,
-    order,
-    tags_of,
-)
+from tests.cloud.ec2 import helpers
 from tests.cloud.ec2.moto_server import MotoServer
 
 ROOT = Path(__file__).parents[3]
@@ -66,9 +55,9 @@ def ask_as_at_amazon(ec2: CloudDriver) -> None:
 
 
 def ask_the_checks(server: MotoServer) -> None:
-    ec2 = cloud(server, create={"image_id": "ami-1", "subnet_id": "subnet-1"})
-    size = replace(SMALL, places=("us-east-1a",))
-    for check in ec2.preflight(Wanted(POOL, (size,))):
+    ec2 = helpers.cloud(server, create={"image_id": "ami-1", "subnet_id": "subnet-1"})
+    size = replace(helpers.SMALL, places=("us-east-1a",))
+    for check in ec2.preflight(Wanted(helpers.POOL, (size,))):
         with suppress(CloudError):
             check.ask()
     ec2.close()
@@ -76,8 +65,8 @@ def ask_the_checks(server: MotoServer) -> None:
 
 def called_by_everything(server: MotoServer, tmp_path: Path) -> set[str]:
     public = tmp_path / "id.pub"
-    public.write_text(PUBLIC_KEY)
-    ec2 = cloud(
+    public.write_text(helpers.PUBLIC_KEY)
+    ec2 = helpers.cloud(
         server,
         listing={"tag:team": "physics"},
         create={"image_id": "ami-1", "ssh_key": str(public)},
@@ -86,13 +75,17 @@ def called_by_everything(server: MotoServer, tmp_path: Path) -> set[str]:
     ec2.list_sizes()
     ask_as_at_amazon(ec2)
     ask_the_checks(server)
-    made = ec2.create(order(record="zzzzz-7ekkf-000000000000001"))
+    made = ec2.create(helpers.order(record="zzzzz-7ekkf-000000000000001"))
     ec2.list_nodes()
     ec2.find_by_record("zzzzz-7ekkf-000000000000001")
     ec2.ask(made.id)
-    ec2.adopt(by_hand(server, "RunInstances", **A_NODE)["instanceId"], Tags("main"))
-    add_address(server, tags_of(made), interface=add_interface(server, made, tags_of(made)))
-    add_volume(server, made, tags_of(made))
+    ec2.adopt(helpers.by_hand(server, "RunInstances", **A_NODE)["instanceId"], Tags("main"))
+    helpers.add_address(
+        server,
+        helpers.tags_of(made),
+        interface=helpers.add_interface(server, made, helpers.tags_of(made)),
+    )
+    helpers.add_volume(server, made, helpers.tags_of(made))
     pinned = ec2.pins(made.id)
     ec2.destroy(made.id)
     ec2.find_leftovers()

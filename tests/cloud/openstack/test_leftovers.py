@@ -11,15 +11,7 @@ from nodemanager.core.model.world import Leftover, LeftoverKind, Outcome
 from nodemanager.errors import CloudError, IncompleteListing, LeftAlone
 from tests.cases import cases
 from tests.cloud.faults import Reply
-from tests.cloud.openstack.helpers import (
-    by_hand,
-    cloud,
-    neutron_tags,
-    order,
-    our_tags,
-    pin,
-    ports_of,
-)
+from tests.cloud.openstack import helpers
 from tests.cloud.openstack.nova import refused
 from tests.cloud.openstack.server import OpenStackServer, answering, changed
 from tests.cloud.openstack.things import ADDRESS, PORT, VOLUME, neutron
@@ -32,14 +24,14 @@ def test_a_port_that_nova_forgot_is_deleted_once_its_server_is_gone(
     openstack: OpenStackServer,
 ) -> None:
     openstack.things.leaked = True
-    ours = cloud(openstack)
-    made = ours.create(order())
+    ours = helpers.cloud(openstack)
+    made = ours.create(helpers.order())
     (pinned,) = ours.pins(made.id)
     assert (pinned.kind, pinned.node_id, pinned.tagged) == (INTERFACE, made.id, False)
     with pytest.raises(LeftAlone, match="running"):
         ours.release(pinned)
     ours.destroy(made.id)
-    assert ports_of(openstack, made.id) == [pinned.id]
+    assert helpers.ports_of(openstack, made.id) == [pinned.id]
     assert ours.release(pinned) is Outcome.ACCEPTED
     assert ours.release(pinned) is Outcome.GONE
 
@@ -48,14 +40,14 @@ def test_a_port_that_only_administrators_may_delete_is_left_alone(
     openstack: OpenStackServer,
 ) -> None:
     openstack.things.leaked = openstack.things.guarded = True
-    ours = cloud(openstack)
-    made = ours.create(order())
+    ours = helpers.cloud(openstack)
+    made = ours.create(helpers.order())
     (pinned,) = ours.pins(made.id)
     ours.destroy(made.id)
     assert ours.ask(made.id) is None
     with pytest.raises(LeftAlone, match="only administrators"):
         ours.release(pinned)
-    assert ports_of(openstack, made.id) == [pinned.id]
+    assert helpers.ports_of(openstack, made.id) == [pinned.id]
 
 
 @cases(
@@ -69,8 +61,8 @@ def test_a_port_that_only_administrators_may_delete_is_left_alone(
 def test_a_port_that_nova_did_not_make_is_not_ours(
     openstack: OpenStackServer, fields: dict[str, Any]
 ) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
+    ours = helpers.cloud(openstack)
+    made = ours.create(helpers.order())
     theirs = openstack.things.add(PORT, **fields)
     openstack.things.attach(theirs, made.id)
     assert theirs not in {leftover.id for leftover in ours.pins(made.id)}
@@ -82,8 +74,8 @@ def test_a_port_that_nova_did_not_make_is_not_ours(
 
 
 def test_a_port_without_a_name_that_nova_gave_back_stays(openstack: OpenStackServer) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
+    ours = helpers.cloud(openstack)
+    made = ours.create(helpers.order())
     theirs = openstack.things.add(PORT, name="")
     openstack.things.attach(theirs, made.id)
     (pinned,) = [one for one in ours.pins(made.id) if one.id == theirs]
@@ -94,15 +86,15 @@ def test_a_port_without_a_name_that_nova_gave_back_stays(openstack: OpenStackSer
 
 
 def test_a_node_of_no_pool_pins_nothing(openstack: OpenStackServer) -> None:
-    theirs = by_hand(openstack)
-    assert ports_of(openstack, theirs)
-    assert cloud(openstack).pins(theirs) == ()
+    theirs = helpers.by_hand(openstack)
+    assert helpers.ports_of(openstack, theirs)
+    assert helpers.cloud(openstack).pins(theirs) == ()
 
 
 def test_what_another_server_uses_by_now_stays(openstack: OpenStackServer) -> None:
-    ours = cloud(openstack)
-    made, other = ours.create(order()), ours.create(order())
-    pin(openstack, made)
+    ours = helpers.cloud(openstack)
+    made, other = ours.create(helpers.order()), ours.create(helpers.order())
+    helpers.pin(openstack, made)
     pinned = {leftover.kind: leftover for leftover in ours.pins(made.id) if leftover.tagged}
     ours.destroy(made.id)
     for kind in (INTERFACE, DISK):
@@ -112,9 +104,9 @@ def test_what_another_server_uses_by_now_stays(openstack: OpenStackServer) -> No
 
 
 def test_a_volume_takes_its_time_to_go(openstack: OpenStackServer) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
-    volume = openstack.things.add(VOLUME, metadata=our_tags(made))
+    ours = helpers.cloud(openstack)
+    made = ours.create(helpers.order())
+    volume = openstack.things.add(VOLUME, metadata=helpers.our_tags(made))
     openstack.things.attach(volume, made.id)
     openstack.things.deletes = 2
     ours.destroy(made.id)
@@ -135,9 +127,9 @@ def test_a_volume_takes_its_time_to_go(openstack: OpenStackServer) -> None:
 def test_what_a_refused_delete_means(
     openstack: OpenStackServer, error: Any, expected: Outcome | None
 ) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
-    port = openstack.things.add(PORT, tags=neutron_tags(our_tags(made)))
+    ours = helpers.cloud(openstack)
+    made = ours.create(helpers.order())
+    port = openstack.things.add(PORT, tags=helpers.neutron_tags(helpers.our_tags(made)))
     ours.destroy(made.id)
     openstack.fault("network DELETE /ports/{id}", before=answering(error))
     leftover = Leftover(INTERFACE, port, made.id)
@@ -150,9 +142,9 @@ def test_what_a_refused_delete_means(
 
 def test_an_address_that_goes_between_two_pages_hides_no_other(openstack: OpenStackServer) -> None:
     """Neutron does not refuse a marker that is gone: it begins anew with its list of addresses."""
-    ours = cloud(openstack)
-    made = ours.create(order())
-    tags, things = neutron_tags(our_tags(made)), openstack.things
+    ours = helpers.cloud(openstack)
+    made = ours.create(helpers.order())
+    tags, things = helpers.neutron_tags(helpers.our_tags(made)), openstack.things
     addresses = [things.add(ADDRESS, tags=tags) for _ in range(5)]
     ours.destroy(made.id)
     things.max_limit = 2
@@ -170,9 +162,9 @@ def test_an_address_that_goes_between_two_pages_hides_no_other(openstack: OpenSt
 def test_a_server_whose_metadata_is_unreadable_may_own_any_leftover(
     openstack: OpenStackServer,
 ) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
-    volume = openstack.things.add(VOLUME, metadata=our_tags(made))
+    ours = helpers.cloud(openstack)
+    made = ours.create(helpers.order())
+    volume = openstack.things.add(VOLUME, metadata=helpers.our_tags(made))
 
     def unreadable(body: Any) -> Any:
         return {"servers": [{**one, "metadata": "none"} for one in body["servers"]]}
@@ -184,9 +176,9 @@ def test_a_server_whose_metadata_is_unreadable_may_own_any_leftover(
 
 
 def test_a_cell_that_is_down_hides_the_owner_of_a_leftover(openstack: OpenStackServer) -> None:
-    ours = cloud(openstack)
-    made = ours.create(order())
-    volume = openstack.things.add(VOLUME, metadata=our_tags(made))
+    ours = helpers.cloud(openstack)
+    made = ours.create(helpers.order())
+    volume = openstack.things.add(VOLUME, metadata=helpers.our_tags(made))
     openstack.nova.down = {"cell1"}
     with pytest.raises(IncompleteListing):
         ours.find_leftovers()
