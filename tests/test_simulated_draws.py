@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.settings import Settings
@@ -25,8 +26,8 @@ from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.plan.destroy import ShutdownOrder
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import Conflict, JournalError, JournalReplaced, RemoteError
-from nodemanager.journal.api import Hold, Intent, IntentKind
-from nodemanager.journal.kept import BREAKER
+from nodemanager.journal.api import Intent, IntentKind
+from nodemanager.journal.kept import BREAKER, MARKS
 from tests.cases import cases
 from tests.simulation.choices import LARGE, RELOADED, SMALL, SPOT, reloaded
 from tests.simulation.cleans import CleanRules
@@ -47,7 +48,7 @@ from tests.simulation.world import World
 
 pytestmark = pytest.mark.slow
 
-HOLD = Hold("i-1", "wait", "ann", 0.0)
+HELD = Marks(holds={"i-1": Mark("ann", 0.0, "wait")})
 
 
 def paper(*, sqlite: bool) -> Paper:
@@ -59,13 +60,13 @@ def test_a_writer_is_killed_right_before_a_write_or_right_after_it(sqlite: bool)
     """F3: before it nothing of it is there, after it all of it is."""
     desk = paper(sqlite=sqlite)
     try:
-        for strike, there in (("before", ()), ("after", (HOLD,))):
+        for strike, there in (("before", NO_MARKS), ("after", HELD)):
             pen = desk.pen("m-1")
             setattr(desk, strike, lambda writer: writer == "m-1")
             with pytest.raises(Killed):
-                pen.hold(HOLD)
+                pen.keep(MARKS, HELD)
             setattr(desk, strike, None)
-            assert desk.pen("m-2").holds() == there
+            assert desk.pen("m-2").kept(MARKS) == there
     finally:
         desk.close()
 
@@ -79,9 +80,9 @@ def test_some_writes_fail_and_others_do_not(sqlite: bool) -> None:
         with pytest.raises(JournalError, match="the disk is slow"):
             pen.keep(BREAKER, Breaker())
         assert pen.failure == "the disk is slow"
-        pen.hold(HOLD)
+        pen.keep(MARKS, HELD)
         assert pen.failure is None
-        assert pen.holds() == (HOLD,)
+        assert pen.kept(MARKS) == HELD
     finally:
         desk.close()
 
@@ -93,19 +94,21 @@ def test_a_lost_journal_fails_for_good_under_its_writer_and_the_next_begins_anew
     desk = paper(sqlite=sqlite)
     try:
         pen = desk.pen("m-1")
-        pen.hold(HOLD)
-        assert desk.whole().holds() == (HOLD,)
+        pen.keep(MARKS, HELD)
+        assert desk.whole().kept(MARKS) == HELD
         desk.lose()
-        assert desk.whole().holds() == (), "the world reads it first, and the writer hears of it"
+        assert desk.whole().kept(MARKS) == NO_MARKS, (
+            "the world reads it first, and the writer hears of it"
+        )
         for _ in range(2):
             with pytest.raises(JournalReplaced, match="moved, removed or replaced"):
                 pen.intend([Intent(IntentKind.CLEAN, "clean:r", "p-1")])
         following = desk.pen("m-2")
-        assert following.holds() == ()
-        following.hold(HOLD)
-        assert desk.whole().holds() == (HOLD,)
+        assert following.kept(MARKS) == NO_MARKS
+        following.keep(MARKS, HELD)
+        assert desk.whole().kept(MARKS) == HELD
         with pytest.raises(JournalReplaced):
-            pen.holds()
+            pen.kept(MARKS)
     finally:
         desk.close()
 

@@ -104,16 +104,6 @@ class PreImage:
         return self.record.incarnation
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """An operator's mark on a node or record (C9); `at` is epoch seconds."""
-
-    id: str
-    reason: str
-    by: str
-    at: float
-
-
 class Journal(Protocol):
     """The durable log of one pool's manager.
 
@@ -184,18 +174,6 @@ class Journal(Protocol):
 
     def keep(self, what: Kept[T], value: T) -> None:
         """Keep a value in place of the one before."""
-        ...
-
-    def holds(self) -> tuple[Hold, ...]:
-        """All holds, oldest first."""
-        ...
-
-    def hold(self, hold: Hold) -> None:
-        """Keep a hold; it replaces one on the same id."""
-        ...
-
-    def release(self, id: str) -> bool:
-        """Remove a hold; False when there was none."""
         ...
 
     def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:

@@ -1,4 +1,4 @@
-"""The queries for what must outlive the process: intents, pre-images, holds, leftovers, values.
+"""The queries for what must outlive the process: intents, pre-images, leftovers, values.
 
 Each function is the body of one transaction; it converts rows to the dataclasses of `api`.
 """
@@ -17,7 +17,7 @@ from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.errors import StartError
 from nodemanager.journal import api, codec
 from nodemanager.journal.event import COLUMNS, LoggedEvent, event_of_row
-from nodemanager.journal.schema import about, holds, intents, kept, leftovers, logged, pre_images
+from nodemanager.journal.schema import about, intents, kept, leftovers, logged, pre_images
 from nodemanager.lib import redact
 
 _ANY = codec.codec_of(Any)
@@ -197,20 +197,6 @@ def find_pre_images(
         )
         for row in rows
     )
-
-
-def all_holds(connection: sa.Connection) -> tuple[api.Hold, ...]:
-    rows = connection.execute(sa.select(holds).order_by(holds.c.at, holds.c.id))
-    return tuple(api.Hold(row.id, row.reason, row.by, row.at) for row in rows)
-
-
-def put_hold(connection: sa.Connection, hold: api.Hold) -> None:
-    values = {"id": hold.id, "reason": hold.reason, "by": hold.by, "at": hold.at}
-    _put(connection, holds, values, ["id"])
-
-
-def drop_hold(connection: sa.Connection, id: str) -> bool:
-    return connection.execute(sa.delete(holds).where(holds.c.id == id)).rowcount > 0
 
 
 def all_leftovers(connection: sa.Connection, *, released: bool) -> tuple[Entry, ...]:

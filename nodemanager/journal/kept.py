@@ -243,8 +243,7 @@ PLACE_RESTS: Kept[Rests] = Kept("place_rests", "rests of places", {}, _write_res
 
 
 def _write_marks(marks: Marks, now: Now) -> Any:
-    """The marks without holds, which have their own table."""
-    return codec_of(Marks).encode(replace(marks, holds={})) or None
+    return codec_of(Marks).encode(marks) or None
 
 
 def _marks_from(data: Any, now: Now) -> Marks:
@@ -256,7 +255,7 @@ def _as_it_is(value: Any, now: Now) -> Any:
     return value
 
 
-MARKS: Kept[Marks] = Kept("operator_marks", "operator_marks", NO_MARKS, _write_marks, _marks_from)
+MARKS: Kept[Marks] = Kept("operator_marks", "operators' marks", NO_MARKS, _write_marks, _marks_from)
 GIVEN_BACK: Kept[Mapping[str, float]] = Kept(
     "given_back",
     "given_back",

@@ -56,15 +56,6 @@ pre_images = Table(
     Index("pre_images_by_incarnation", "incarnation"),
 )
 
-holds = Table(
-    "holds",
-    metadata,
-    Column("id", Text, primary_key=True),
-    Column("reason", Text, nullable=False),
-    Column("by", Text, nullable=False),
-    Column("at", Float, nullable=False),
-)
-
 leftovers = Table(
     "leftovers",
     metadata,
@@ -80,7 +71,7 @@ leftovers = Table(
     Column("tagged", Boolean, nullable=False),
 )
 
-# Small JSON values: the breaker, times and tokens that a restart must not forget (R4).
+# Small JSON values that a restart must not forget (R4): the breaker, operators' marks, times.
 kept = Table(
     "kept",
     metadata,

@@ -22,7 +22,7 @@ from nodemanager.core.plan.leftovers import Entry
 from nodemanager.core.replay.fold import Decision, Start
 from nodemanager.errors import JournalError, JournalReplaced
 from nodemanager.journal import durable
-from nodemanager.journal.api import Concluded, Conclusion, Hold, Intent, OpenIntent, PreImage
+from nodemanager.journal.api import Concluded, Conclusion, Intent, OpenIntent, PreImage
 from nodemanager.journal.database import JournalFile, Transactions
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import Kept, Now
@@ -209,18 +209,6 @@ class SqliteJournal:
 
     def _now(self) -> Now:
         return Now(self._boot_id, self._clock.boottime(), self._clock.wall())
-
-    def holds(self) -> tuple[Hold, ...]:
-        with self._reading() as connection:
-            return durable.all_holds(connection)
-
-    def hold(self, hold: Hold) -> None:
-        with self._writing() as connection:
-            durable.put_hold(connection, hold)
-
-    def release(self, id: str) -> bool:
-        with self._writing() as connection:
-            return durable.drop_hold(connection, id)
 
     def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:
         with self._reading() as connection:

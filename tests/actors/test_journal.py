@@ -14,7 +14,7 @@ from nodemanager.core.model.world import Guarantee, WorkerState
 from nodemanager.core.observe.snapshot import LateWrite
 from nodemanager.core.replay.fold import Start
 from nodemanager.errors import JournalReplaced, QuotaExceeded, StoreError
-from nodemanager.journal.api import Hold, IntentKind
+from nodemanager.journal.api import IntentKind
 from nodemanager.journal.kept import (
     BACKLOG_MARKS,
     BREAKER,
@@ -304,7 +304,7 @@ def test_what_could_not_be_written_is_written_in_order_and_the_newest_of_each_al
 
     def write(what: str) -> Callable[[], None]:
         def it() -> None:
-            journal.hold(Hold(what, "", "anna", 1.0))
+            journal.conclude(what, "gone")
             written.append(what)
 
         return it

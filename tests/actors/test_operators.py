@@ -12,6 +12,7 @@ import pytest
 from nodemanager.actors.daemon.context import Context
 from nodemanager.actors.messages import CloudListed, Ordered
 from nodemanager.actors.report.journal_writer import JournalWriter
+from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import Listing, Outcome, Record, Tags, WorkerState
 from nodemanager.core.observe.facts import CommandGiven
@@ -20,7 +21,7 @@ from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import CloudError, StoreError, Throttled
-from nodemanager.journal.api import Hold
+from nodemanager.journal.kept import MARKS
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
@@ -794,7 +795,8 @@ def test_a_hostname_is_its_records_although_that_very_text_is_on_hold(busy: Rig)
     operator = Operator(busy)
     record = next(one for one in busy.store.rows.values() if one.hostname is not None)
     assert record.hostname is not None
-    busy.journal.hold(Hold(record.hostname, "by an older version", "bob", 1.0))
+    left = Marks(holds={record.hostname: Mark("bob", 1.0, "by an older version")})
+    busy.journal.keep(MARKS, left)
     operator = restart(busy)
     busy.turn(120)
     said = operator.hold(record.hostname)

@@ -15,13 +15,14 @@ from nodemanager.actors.messages import CarriedOut, Ordered, Stop
 from nodemanager.core.execute import clean
 from nodemanager.core.execute.effects import AskNode, LookAtRecord
 from nodemanager.core.execute.workflow import Action, Key
+from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.world import NO_TAGS, Guarantee, WorkerState
 from nodemanager.core.operate.replies import Command, Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.errors import CloudError, StoreError
-from nodemanager.journal.api import PASSED_OVER_AFTER, Hold, Intent, IntentKind
-from nodemanager.journal.kept import BREAKER
+from nodemanager.journal.api import PASSED_OVER_AFTER, Intent, IntentKind
+from nodemanager.journal.kept import BREAKER, MARKS
 from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, restart, until
 from tests.cases import cases
@@ -766,13 +767,17 @@ def test_a_breaker_stays_open_as_long_though_our_wall_clock_stepped_before_a_boo
     until(rig, "breaker.closed", within=120)
 
 
+def keep_holds(rig: Rig, *ids: str) -> None:
+    """In the journal, as a former run left them."""
+    rig.journal.keep(MARKS, Marks(holds={id: Mark("anna", 1.0, "to look at") for id in ids}))
+
+
 def test_holds_are_loaded_before_the_first_plan(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=0, backlog="clean")
     rig.fleet.state = WorkerState.IDLE
     machine, _ = rig.fleet.add_node(age=10 * HOUR)
     leaked = rig.store.add_leaked(40, quiet_for=3 * HOUR)
-    for held in (machine.node.id, leaked.uuid):
-        rig.journal.hold(Hold(held, "to look at", "anna", 1.0))
+    keep_holds(rig, machine.node.id, leaked.uuid)
     rig.start()
     rig.turn(900)
     assert rig.reasons("node.keep", node=machine.node.id) == ["held"]
@@ -783,9 +788,9 @@ def test_holds_are_loaded_before_the_first_plan(make_rig: MakeRig) -> None:
 def test_nothing_is_freed_before_breaker_and_holds_could_be_read(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=0, backlog="clean")
     held, leaked = (rig.store.add_leaked(slot, quiet_for=3 * HOUR) for slot in (40, 41))
-    rig.journal.hold(Hold(held.uuid, "to look at", "anna", 1.0))
+    keep_holds(rig, held.uuid)
     assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.fault = lambda call: "locked" if call == "holds" else None
+    rig.journal.fault = lambda call: "locked" if call == "kept operator_marks" else None
     rig.start()
     rig.turn(600)
     assert rig.store.calls["clean"] == 0
@@ -845,7 +850,7 @@ def test_a_hold_stands_over_restarts_until_it_is_released(make_rig: MakeRig) -> 
     rig.system.daemon.tell(Ordered(Command(Verb.RELEASE, "anna", "", leaked.uuid), said.append))
     until(rig, "record.cleaned", within=300, record=leaked.uuid)
     assert [one.result for one in said] == [Result.DONE, Result.DONE]
-    assert rig.journal.holds() == ()
+    assert rig.journal.kept(MARKS).holds == {}
 
 
 @pytest.mark.parametrize("verb", [Verb.RELEASE, Verb.RUN, Verb.RESUME])
@@ -857,7 +862,7 @@ def test_what_an_unread_journal_may_keep_is_not_called_undone_already(
     rig.fleet.state = WorkerState.BUSY
     machine, record = rig.fleet.add_node(age=10 * HOUR)
     ids = {Verb.RELEASE: record.uuid, Verb.RUN: machine.node.id, Verb.RESUME: None}
-    rig.journal.hold(Hold(record.uuid, "to look at", "anna", 1.0))
+    keep_holds(rig, record.uuid)
     assert isinstance(rig.journal, MemoryJournal)
     rig.journal.fail("the disk is full")
     rig.start()

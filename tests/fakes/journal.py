@@ -54,7 +54,6 @@ class MemoryJournal:
     entries: list[Start | Fact | Decision] = field(default_factory=list)
     logged: list[LoggedEvent] = field(default_factory=list)
     _intents: list[_Kept] = field(default_factory=list)
-    _holds: dict[str, api.Hold] = field(default_factory=dict)
     _leftovers: dict[LeftoverKey, tuple[float, Entry]] = field(default_factory=dict)
     _remembered: dict[str, str] = field(default_factory=dict)
     _noted: list[Start | Fact] = field(default_factory=list)
@@ -177,18 +176,6 @@ class MemoryJournal:
 
     def _now(self) -> Now:
         return Now(self.boot_id, self.clock.boottime(), self.clock.wall())
-
-    def holds(self) -> tuple[api.Hold, ...]:
-        self._call("holds")
-        return tuple(sorted(self._holds.values(), key=lambda hold: (hold.at, hold.id)))
-
-    def hold(self, hold: api.Hold) -> None:
-        self._call("hold")
-        self._holds[hold.id] = hold
-
-    def release(self, id: str) -> bool:
-        self._call("release")
-        return self._holds.pop(id, None) is not None
 
     def leftovers(self, *, released: bool = False) -> tuple[Entry, ...]:
         self._call("leftovers")

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.streaks import NONE, Loops, Streak
 from nodemanager.core.model.world import FreedLife, Leftover, LeftoverKind
 from nodemanager.core.observe.clocks import Clocks, MeasuredClock
 from nodemanager.core.observe.snapshot import LateWrite
 from nodemanager.core.plan.leftovers import Entry, LedgerState
-from nodemanager.journal.api import Conclusion, Hold, Intent, IntentKind, Journal
+from nodemanager.journal.api import Conclusion, Intent, IntentKind, Journal
 from nodemanager.journal.database import SharedDatabase
 from nodemanager.journal.event import LoggedEvent
 from nodemanager.journal.kept import (
@@ -22,6 +23,7 @@ from nodemanager.journal.kept import (
     BREAKER,
     CLOCKS,
     LATE_WRITES,
+    MARKS,
     PLACE_RESTS,
 )
 from tests.cases import cases
@@ -215,17 +217,6 @@ def test_pre_images_taken_before_a_time_can_be_left_out(again: Again, clock: Man
     assert [one.record.uuid for one in again().pre_images(since=since)] == ["r-2"]
 
 
-def test_holds_survive_and_are_released(again: Again) -> None:
-    holds = [Hold("i-1", "a disk to look at", "anna", 10.0), Hold("r-7", "", "bo", 5.0)]
-    for hold in holds:
-        again().hold(hold)
-    again().hold(replace(holds[0], reason="still"))
-    assert again().holds() == (holds[1], replace(holds[0], reason="still"))
-    assert again().release("i-1")
-    assert not again().release("i-1")
-    assert again().holds() == (holds[1],)
-
-
 def test_leftovers_are_told_in_order_of_release_until_they_are_released(
     again: Again, clock: ManualClock
 ) -> None:
@@ -284,6 +275,15 @@ def test_small_values_are_kept_and_forgotten(again: Again) -> None:
     assert again().kept(BACKLOG_MARKS) == {"until": 12.5, "spent": [1, 2]}
     again().keep(BACKLOG_MARKS, None)
     assert again().kept(BACKLOG_MARKS) is None
+
+
+def test_operators_marks_are_kept_until_they_are_taken_off(again: Again) -> None:
+    held = {"i-1": Mark("anna", 10.0, "a disk to look at"), "r-7": Mark("bo", 5.0)}
+    marks = Marks(holds=held, drains={"i-2": Mark("bo", 6.0, kept=True)})
+    again().keep(MARKS, marks)
+    assert again().kept(MARKS) == marks
+    again().keep(MARKS, NO_MARKS)
+    assert again().kept(MARKS) == NO_MARKS
 
 
 def test_the_breaker_survives_whole(again: Again) -> None:

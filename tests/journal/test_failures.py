@@ -16,14 +16,18 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.errors import JournalError, JournalReplaced, StartError
 from nodemanager.journal import durable
-from nodemanager.journal.api import Hold, Intent, IntentKind
+from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.database import JournalFile
 from nodemanager.journal.event import LoggedEvent
+from nodemanager.journal.kept import MARKS
 from nodemanager.journal.sqlite import SqliteJournal
 
 Opener = Callable[..., SqliteJournal]
+
+HELD = Marks(holds={"i-1": Mark("anna", 1.0)})
 
 
 def intent(number: int = 1) -> Intent:
@@ -90,7 +94,7 @@ def test_a_disk_that_is_full_at_the_start_heals_too(opened: Opener, tiny: Path) 
     assert journal.failure is not None
     assert "full" in journal.failure
     with pytest.raises(JournalError, match="full"):
-        journal.holds()
+        journal.kept(MARKS)
 
     filler.unlink()
     journal.intend([intent()])
@@ -135,7 +139,7 @@ def test_a_file_that_may_not_grow_stops_it_and_heals(opened: Opener, path: Path)
 
 def test_a_damaged_file_says_what_to_do_and_another_one_heals(opened: Opener, path: Path) -> None:
     journal = opened()
-    journal.hold(Hold("i-1", "", "anna", 1.0))
+    journal.keep(MARKS, HELD)
     journal.tidy()
     journal.close()
     with open(path, "r+b") as file:
@@ -152,7 +156,7 @@ def test_a_damaged_file_says_what_to_do_and_another_one_heals(opened: Opener, pa
     for file in path.parent.iterdir():
         file.rename(path.parent / f"away-{file.name}")
     assert broken.retry()
-    assert broken.holds() == ()
+    assert broken.kept(MARKS) == NO_MARKS
 
 
 def test_damage_inside_the_file_is_found_when_it_is_opened(opened: Opener, path: Path) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.world import Leftover, LeftoverKind
 from nodemanager.core.plan.leftovers import Entry, LedgerState
-from nodemanager.journal.api import Hold, Intent, IntentKind
+from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.event import LoggedEvent
+from nodemanager.journal.kept import MARKS
 from nodemanager.journal.sqlite import SqliteJournal
 
 Opener = Callable[..., SqliteJournal]
@@ -53,16 +55,17 @@ def test_every_column_of_a_logged_event_takes_it(value: Any, journal: SqliteJour
         1.0, "e", value, value, value, value, value, value, value, value, {"error": value}
     )
     journal.tell(event)
-    journal.hold(Hold("i-1", "r", "b", 1.0))
+    journal.intend([])
     assert journal.failure is None
     assert len(rows_of(journal, journal.path, "logged")) == 1
 
 
 def test_a_hold_with_half_a_surrogate_pair_is_kept_and_released(journal: SqliteJournal) -> None:
-    journal.hold(Hold(HALF, HALF, HALF, 1.0))
-    assert [one.reason for one in journal.holds()] == ["caf\\udce9"]
-    assert journal.release(HALF)
-    assert journal.holds() == ()
+    held = Marks(holds={HALF: Mark(HALF, 1.0, HALF)})
+    journal.keep(MARKS, held)
+    assert journal.kept(MARKS) == held
+    journal.keep(MARKS, NO_MARKS)
+    assert journal.kept(MARKS) == NO_MARKS
 
 
 def test_an_intent_and_a_leftover_with_such_text_are_written(journal: SqliteJournal) -> None:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager.core.model.annotations import Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.world import Leftover, LeftoverKind
 from nodemanager.core.plan.leftovers import Entry, LedgerState
 from nodemanager.core.replay.fold import Start
 from nodemanager.journal import recording
-from nodemanager.journal.api import Hold, Intent, IntentKind
+from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.event import LoggedEvent
-from nodemanager.journal.kept import BACKLOG_MARKS, BREAKER
+from nodemanager.journal.kept import BACKLOG_MARKS, BREAKER, MARKS
 from nodemanager.journal.reading import Decided, read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
@@ -60,15 +61,17 @@ def test_what_ended_is_forgotten_once_it_is_old(opened: Opener, clock: ManualClo
 def test_what_is_open_or_stands_is_kept_however_old(opened: Opener, clock: ManualClock) -> None:
     journal = opened(keep=7 * DAY, max_size=1)
     breaker = Breaker(Cause.MASS_SILENCE, frozenset({"i-1"}))
+    marks = Marks(holds={"i-1": Mark("anna", clock.wall())})
     journal.intend([clean("r-1")])
-    journal.hold(Hold("i-1", "", "anna", clock.wall()))
+    journal.keep(MARKS, marks)
     journal.keep(BREAKER, breaker)
     journal.save_leftovers([left("v-1")])
     journal.keep(BACKLOG_MARKS, {"id": 7})
     clock.advance(1000 * DAY)
     journal.tidy()
     assert len(journal.open_intents()) == len(journal.pre_images()) == 1
-    assert len(journal.holds()) == len(journal.leftovers()) == 1
+    assert len(journal.leftovers()) == 1
+    assert journal.kept(MARKS) == marks
     assert journal.kept(BREAKER) == breaker
     assert journal.kept(BACKLOG_MARKS) == {"id": 7}
 

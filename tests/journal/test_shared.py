@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.errors import JournalError, StartError
-from nodemanager.journal.api import Hold, Intent, IntentKind
+from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.database import SharedDatabase
-from nodemanager.journal.kept import BREAKER
+from nodemanager.journal.kept import BREAKER, MARKS
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.sql.fence import Fence
 from tests.contract.stores import Postgres
@@ -41,7 +42,8 @@ def test_a_manager_on_another_machine_finds_what_it_must_know(
     breaker = Breaker(Cause.CLOUD_COLLAPSED, frozenset({"i-1"}), opened_at=clock.boottime())
     first = opened(shared=SharedDatabase(url, "main", clock))
     first.intend([clean("r-1")])
-    first.hold(Hold("i-1", "to look at", "anna", 1.0))
+    held = Marks(holds={"i-1": Mark("anna", 1.0, "to look at")})
+    first.keep(MARKS, held)
     first.keep(BREAKER, breaker)
 
     clock.advance(60)
@@ -54,7 +56,7 @@ def test_a_manager_on_another_machine_finds_what_it_must_know(
     )
     (found,) = second.open_intents()
     assert found.intent == clean("r-1")
-    assert [hold.id for hold in second.holds()] == ["i-1"]
+    assert second.kept(MARKS) == held
     kept = second.kept(BREAKER)
     assert kept is not None
     assert (kept.cause, kept.ids) == (breaker.cause, breaker.ids)
@@ -68,8 +70,8 @@ def test_each_pool_has_its_own(opened: Opener, url: str, clock: ManualClock) -> 
     long = "p" * 60
     one = opened(shared=SharedDatabase(url, "main", clock))
     other = opened(path=one.path.with_name("b.db"), shared=SharedDatabase(url, 'o"th er', clock))
-    one.hold(Hold("i-1", "", "anna", 1.0))
-    assert other.holds() == ()
+    one.keep(MARKS, Marks(holds={"i-1": Mark("anna", 1.0)}))
+    assert other.kept(MARKS) == NO_MARKS
     opened(path=one.path.with_name("c.db"), shared=SharedDatabase(url, f"{long}-1", clock))
     with pytest.raises(StartError, match=rf"belongs to pool {long}-1, but .* \[Journal\] database"):
         opened(path=one.path.with_name("d.db"), shared=SharedDatabase(url, f"{long}-2", clock))
@@ -121,9 +123,10 @@ def test_texts_that_no_database_takes_are_kept_with_escapes(
     opened: Opener, url: str, clock: ManualClock
 ) -> None:
     journal = opened(shared=SharedDatabase(url, "main", clock))
-    journal.hold(Hold("i-\0-\udcff", "\0", "anna", 1.0))
+    marks = Marks(holds={"i-\0-\udcff": Mark("anna", 1.0, "\0")})
+    journal.keep(MARKS, marks)
     journal.intend([Intent(IntentKind.DESTROY, "destroy:\0", "p", details={"a": "\0\udcff"})])
-    assert [hold.id for hold in journal.holds()] == [r"i-\x00-\udcff"]
+    assert journal.kept(MARKS) == marks
     (found,) = journal.open_intents()
     assert found.intent.details == {"a": "\0\udcff"}
 
@@ -154,7 +157,7 @@ def test_it_takes_nothing_of_a_manager_whose_lease_another_has_taken(
     for write in (
         lambda: old.conclude("clean:r-1", "cleaned"),
         lambda: old.intend([clean("r-2")]),
-        lambda: old.hold(Hold("i-1", "", "anna", 1.0)),
+        lambda: old.keep(MARKS, Marks(holds={"i-1": Mark("anna", 1.0)})),
         lambda: old.keep(BREAKER, None),
         lambda: old.recovery_failed("clean:r-1", "x"),
     ):

@@ -944,7 +944,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "nobody knows after a restart that the pool is parked",
         (
             instead(
-                kept._write_marks, "replace(marks, holds={})", "replace(marks, holds={}, pool={})"
+                kept._write_marks,
+                "codec_of(Marks).encode(marks)",
+                "codec_of(Marks).encode(replace(marks, pool={}))",
             ),
         ),
         storm=PARKING,

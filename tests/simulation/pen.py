@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CLOCKS_KEPT = f"keep {CLOCKS.name}"
 DEEDS = frozenset(
     {
-        *("intend", "conclude", "commit", "recovery_failed", "hold", "release"),
+        *("intend", "conclude", "commit", "recovery_failed"),
         *("save_leftovers", "forget_leftovers"),
         *(f"keep {what.name}" for what in ALL if what is not CLOCKS),
     }

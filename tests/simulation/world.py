@@ -15,6 +15,7 @@ from nodemanager.core.operate.replies import Reply
 from nodemanager.core.plan.plan import Plan
 from nodemanager.errors import NodeManagerError
 from nodemanager.journal.api import OpenIntent
+from nodemanager.journal.kept import MARKS
 from nodemanager.lease.keeper import Term
 from nodemanager.records import wire
 from tests.simulation.cloud import CloudTraits, Instance, SimCloud, SimDriver
@@ -74,7 +75,7 @@ class Pool:
 
     def held(self) -> list[str]:
         """What is held by name."""
-        return sorted(hold.id for hold in self.journal.whole().holds())
+        return sorted(self.journal.whole().kept(MARKS).holds)
 
 
 @dataclass(frozen=True)

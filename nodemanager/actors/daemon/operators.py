@@ -18,7 +18,6 @@ from nodemanager.core.operate.replies import Reply, Result
 from nodemanager.core.operate.verbs import Verb
 from nodemanager.core.safety import breaker as breakers
 from nodemanager.core.safety.boot_loops import after_reset
-from nodemanager.journal.api import Hold
 from nodemanager.journal.kept import BOOT_LOOPS, BREAKER
 from nodemanager.lib.logline import timestamp
 
@@ -32,6 +31,7 @@ class Holds:
     """Takes `hold` and `release`; the journal keeps what is on hold."""
 
     _context: Context
+    _marks: command_answers.OperatorMarks
     _names: command_answers.Names
     _answers: command_answers.CommandAnswers
 
@@ -43,22 +43,20 @@ class Holds:
         if isinstance(found, Reply) and not (is_unlisted and command.unlisted):
             return found
         named = Named(given) if isinstance(found, Reply) else found
-        marks = self._context.state.marks
+        marks = self._marks.all
         earlier = marks.holds.get(named.id)
         if earlier is not None:
             return self._answers.already(command, named, earlier=earlier)
-        hold = Hold(named.id, command.reason, command.by, self._context.clock.wall())
-        if not self._context.journal_writer.hold(hold):
+        mark = Mark(command.by, self._context.clock.wall(), command.reason)
+        if not self._marks.save(replace(marks, holds={**marks.holds, named.id: mark})):
             return self._answers.not_written(named)
-        mark = Mark(hold.by, hold.at, hold.reason)
-        self._context.learn(replace(marks, holds={**marks.holds, named.id: mark}))
         self._context.decide_soon()
         more = "; no listing shows that id, and a hostname or slot is not an id"
         return self._answers.done(command, named, more if is_unlisted else "")
 
     def release(self, said: Ordered) -> Reply:
         """End the hold."""
-        given, holds = said.command.id or "", self._context.state.marks.holds
+        given, holds = said.command.id or "", self._marks.all.holds
         found = commands.find(given, self._names.known())
         if isinstance(found, Reply) or found.id != given:
             # A hold may be on what is no id: only this very text ends it.
@@ -73,10 +71,9 @@ class Holds:
             held = next((one for one in others if one in holds), None)
             more = f"; {held} is: `nodemanager release {held}`" if held is not None else ""
             return self._answers.already(said.command, named, more)
-        if not self._context.journal_writer.release(named.id):
-            return self._answers.not_written(named)
         left = {id: mark for id, mark in holds.items() if id != named.id}
-        self._context.learn(replace(self._context.state.marks, holds=left))
+        if not self._marks.save(replace(self._marks.all, holds=left)):
+            return self._answers.not_written(named)
         self._context.decide_soon()
         return self._answers.done(said.command, named)
 
@@ -241,7 +238,7 @@ class CommandHandler:
         self._answers = command_answers.CommandAnswers(context)
         self._names = command_answers.Names(context, marks)
         self.questions = command_answers.Questions(context, marks, self._answers)
-        holds = Holds(context, self._names, self._answers)
+        holds = Holds(context, marks, self._names, self._answers)
         drains = DrainCommands(context, marks, self._names, self._answers, self.questions)
         self._pool = PoolOrders(context, marks, self._answers, self.questions)
         self._orders: dict[Verb, Callable[[Ordered], Reply | None]] = {

@@ -63,7 +63,7 @@ class Recovery:
                 loaded.of(kept.LATE_WRITES),
                 tuple(may_be_under_way(loaded.intents)),
                 self._late_destroys(loaded),
-                loaded.marks,
+                loaded.of(kept.MARKS),
                 loaded.leftovers,
                 min((one.opened_at for one in loaded.intents), default=math.inf),
                 # A journal without the store's clock is a new one: the former run's may be lost.

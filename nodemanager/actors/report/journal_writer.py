@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from nodemanager.core.explain.events import CLEANED
-from nodemanager.core.model.annotations import Mark, Marks
+from nodemanager.core.model.annotations import Marks
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.model.world import FreedLife, Leftover
 from nodemanager.core.observe.clocks import Clocks, is_news
@@ -122,7 +122,6 @@ JOINED: tuple[Kept[Any], ...] = (BREAKER, LATE_WRITES, BOOT_LOOPS, GIVEN_BACK, B
 class Loaded:
     """What a former run left."""
 
-    holds: tuple[api.Hold, ...]
     intents: tuple[api.OpenIntent, ...]
     leftovers: tuple[Entry, ...]
     values: Mapping[Kept[Any], Any]
@@ -131,12 +130,6 @@ class Loaded:
         """The value as it was kept."""
         value: T = self.values[what]
         return value
-
-    @property
-    def marks(self) -> Marks:
-        """Operators' marks, with the holds."""
-        holds = {one.id: Mark(one.by, one.at, one.reason) for one in self.holds}
-        return replace(self.of(MARKS), holds=holds)
 
 
 class JournalWriter:
@@ -172,7 +165,6 @@ class JournalWriter:
         """What a former run left. Raises JournalError."""
         journal = self._journal
         return Loaded(
-            _kept("holds", journal.holds),
             _kept("open intents", journal.open_intents),
             _kept("leftovers", journal.leftovers),
             {what: _kept(what.title, partial(journal.kept, what)) for what in ALL},
@@ -253,16 +245,8 @@ class JournalWriter:
 
     # What operators order.
 
-    def hold(self, hold: api.Hold) -> bool:
-        """Write a hold; whether it is on the disk."""
-        return self._access.does(partial(self._journal.hold, hold))
-
-    def release(self, id: str) -> bool:
-        """End a hold; whether that is on the disk."""
-        return self._access.does(partial(self._journal.release, id))
-
     def save_marks(self, marks: Marks) -> bool:
-        """Write the drains, the kills and the pauses; whether they are on the disk."""
+        """Write the marks; whether they are on the disk."""
         write = partial(self._journal.keep, MARKS, marks)
         return self.problem is None and self._access.does(write)
 
