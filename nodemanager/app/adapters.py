@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     # A check of a configuration serves nothing and decides nothing.
     from nodemanager.httpserver.server import HttpServer
     from nodemanager.journal.api import Journal
-    from nodemanager.lease.table import LeaseTable
+    from nodemanager.lease.keeper import LeaseTable
     from nodemanager.records.sql import SqlRecordStore
     from nodemanager.sql.fence import Fence
 
@@ -235,7 +235,7 @@ def build_journal(
 
 def build_leases(config: Config, clock: Clock) -> LeaseTable | None:
     """The lease of `[Lease] database`; None where a lock file is the lease. Raises StartError."""
-    from nodemanager.lease.table import LeaseTable
+    from nodemanager.lease.keeper import LeaseTable
 
     lease = config.lease
     if lease.store is not LeaseStore.DATABASE or lease.database is None:

@@ -34,8 +34,7 @@ from nodemanager.core.safety import lease as rules
 from nodemanager.core.safety.lease import LeaseRole, LeaseView
 from nodemanager.errors import JournalReplaced, StartError
 from nodemanager.httpserver.server import HttpServer
-from nodemanager.lease.keeper import Keeper, Term
-from nodemanager.lease.table import LeaseTable
+from nodemanager.lease.keeper import Keeper, LeaseTable, Term
 from nodemanager.lib import log, sdnotify
 from nodemanager.lib.clock import Clock, SystemClock
 from nodemanager.lib.memory import Collector, collecting

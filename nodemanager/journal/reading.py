@@ -21,8 +21,15 @@ from nodemanager.errors import JournalError
 from nodemanager.journal.codec import decoded
 from nodemanager.journal.listings import NODES, RECORDS
 from nodemanager.journal.opened import opened, reported_as_damage, unpacked
-from nodemanager.journal.recording import CYCLE, FACTS, QUEUED, START, Base
-from nodemanager.journal.states import decode_snapshot, decode_start
+from nodemanager.journal.recording import (
+    CYCLE,
+    FACTS,
+    QUEUED,
+    START,
+    Base,
+    decode_snapshot,
+    decode_start,
+)
 from nodemanager.journal.verdicts import VerdictChange, decode_changes
 
 _SEGMENTS = (

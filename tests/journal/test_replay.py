@@ -16,9 +16,9 @@ from nodemanager.core.replay.fold import Start
 from nodemanager.errors import JournalError
 from nodemanager.journal import recording
 from nodemanager.journal.reading import Decided, outline, read
+from nodemanager.journal.recording import decode_history, encode_history
 from nodemanager.journal.replay import replayed, within
 from nodemanager.journal.sqlite import SqliteJournal
-from nodemanager.journal.states import decode_history, encode_history
 from nodemanager.journal.sweep import replay
 from nodemanager.journal.verdicts import VerdictChange, verdicts_of
 from tests.fakes.journal import MemoryJournal

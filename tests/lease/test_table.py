@@ -10,7 +10,7 @@ import pytest
 
 from nodemanager.actors.daemon.remembered import RememberedBacklog, RememberedIdentity
 from nodemanager.errors import StartError, StoreError
-from nodemanager.lease.table import LeaseTable
+from nodemanager.lease.keeper import LeaseTable
 from nodemanager.lib.clock import SystemClock
 from tests.contract.stores import running_postgres
 from tests.waiting import until

@@ -827,7 +827,7 @@ GUARDS = (
     TextMutant(
         "L6",
         "a lease is taken although it was renewed since the last look",
-        "lease/table.py",
+        "lease/keeper.py",
         "sa.and_(leases.c.token == token, leases.c.renewals == renewals)",
         "leases.c.token == token",
         "tests/lease/test_table.py::"

@@ -22,7 +22,7 @@ from nodemanager.records import rows
 from nodemanager.records.pings import Ping, Pinged, WrongSecret
 from nodemanager.records.schema import nodes
 from nodemanager.records.sql import SqlRecordStore
-from nodemanager.registry.pings import PingWriter
+from nodemanager.registry.app import PingWriter
 from tests.contract.stores import open_sql, running_postgres
 
 
@@ -168,7 +168,7 @@ def test_a_ping_waits_so_long_for_a_database_and_no_longer(
     sqlite: SqlRecordStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also behind a batch that hangs: those behind it would wait twice as long."""
-    monkeypatch.setattr("nodemanager.registry.pings.ANSWER_S", 0.2)
+    monkeypatch.setattr("nodemanager.registry.app.ANSWER_S", 0.2)
     goes_on = threading.Event()
     whole = sqlite.resource.ping_all
 

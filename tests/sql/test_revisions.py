@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from nodemanager.errors import StartError
 from nodemanager.journal import schema as journal
 from nodemanager.journal.opened import SCHEMA
-from nodemanager.lease import table as lease
+from nodemanager.lease import keeper as lease
 from nodemanager.records import schema as registry
 from nodemanager.sql import database as revisions
 from nodemanager.sql.database import bring_up_to_date, newest_of

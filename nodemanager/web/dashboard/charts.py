@@ -15,9 +15,8 @@ from urllib.parse import urlencode
 from markupsafe import Markup, escape
 
 from nodemanager.lib.logline import timestamp
-from nodemanager.web.dashboard.history import EVERY_S, Sample
+from nodemanager.web.dashboard.history import CHARTS, EVERY_S, Chart, Sample, Series
 from nodemanager.web.dashboard.render import Block, part
-from nodemanager.web.dashboard.series import CHARTS, Chart, Series
 from nodemanager.web.dashboard.source import Source
 from nodemanager.web.explain import moment_of
 

@@ -18,7 +18,7 @@ from nodemanager.core.observe.facts import SchedulerSeen
 from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from nodemanager.journal.codec import dump, load
-from nodemanager.journal.states import (
+from nodemanager.journal.recording import (
     BLANK,
     decode_history,
     decode_snapshot,

@@ -14,8 +14,16 @@ from nodemanager.core.model.world import Size, WorkerState
 from nodemanager.core.plan.plan import Plan
 from nodemanager.web.dashboard import charts
 from nodemanager.web.dashboard.charts import MOST_POINTS, drawn
-from nodemanager.web.dashboard.history import KEPT_S, ChartHistory, Sample
-from nodemanager.web.dashboard.series import BOOTS, CHARTS, COST, NODES, SLOTS
+from nodemanager.web.dashboard.history import (
+    BOOTS,
+    CHARTS,
+    COST,
+    KEPT_S,
+    NODES,
+    SLOTS,
+    ChartHistory,
+    Sample,
+)
 from tests.waiting import until
 from tests.web.dashboard.console import small
 
