@@ -252,33 +252,23 @@ def test_a_cordoned_node_that_falls_silent_unlisted_is_kept(busy: Rig) -> None:
     assert node_id in {node.id for node in busy.nodes}
 
 
-def test_a_drain_that_becomes_a_cordon_while_no_listing_shows_the_node_is_of_that_node(
-    busy: Rig,
+@cases(("earlier", "later"), {"a-drain": ("drain", "cordon"), "a-cordon": ("cordon", "drain")})
+def test_an_order_in_the_place_of_another_while_no_listing_shows_the_node_is_of_that_node(
+    busy: Rig, earlier: str, later: str
 ) -> None:
-    """O5: the drain that it takes the place of knows the node's life."""
+    """O1, O5: what it takes the place of knows the node's life."""
     operator, node_id = Operator(busy), node_of(busy)
-    assert operator.drain(node_id).result is Result.DONE
+    assert getattr(operator, earlier)(node_id).result is Result.DONE
     busy.cloud.machines[node_id].listed = False
     busy.turn(60)
-    assert operator.cordon(node_id).result is Result.DONE
+    assert getattr(operator, later)(node_id).result is Result.DONE
     busy.cloud.machines[node_id].listed = True
     busy.fleet.state = WorkerState.IDLE
     busy.turn(600)
-    assert busy.reasons("node.keep", node=node_id)[-1] == "cordoned"
-
-
-def test_a_cordon_that_becomes_a_drain_while_no_listing_shows_the_node_is_of_that_node(
-    busy: Rig,
-) -> None:
-    """O1: the cordon that it takes the place of knows the node's life."""
-    operator, node_id = Operator(busy), node_of(busy)
-    assert operator.cordon(node_id).result is Result.DONE
-    busy.cloud.machines[node_id].listed = False
-    busy.turn(60)
-    assert operator.drain(node_id).result is Result.DONE
-    busy.cloud.machines[node_id].listed = True
-    busy.fleet.state = WorkerState.IDLE
-    assert until(busy, "node.gone", within=600, node=node_id)["reason"] == "drained"
+    if later == "drain":
+        assert busy.reasons("node.gone", node=node_id) == ["drained"]
+    else:
+        assert busy.reasons("node.keep", node=node_id)[-1] == "cordoned"
 
 
 def test_a_drain_and_a_cordon_take_each_other_s_place(busy: Rig) -> None:
@@ -810,9 +800,11 @@ def test_an_order_that_can_not_be_written_down_is_not_given(busy: Rig) -> None:
     node_id = node_of(rig)
     assert isinstance(rig.journal, MemoryJournal)
     rig.journal.fail("the disk is full")
-    for said in (operator.drain(node_id), operator.kill(node_id), operator.pause()):
+    orders = operator.hold, operator.drain, operator.kill
+    for said in (*(give(node_id) for give in orders), operator.pause()):
         assert said.result is Result.FAILED
         assert "the disk is full" in said.text
+    assert rig.lines("operator.hold", result="failed") == rig.lines("operator.hold")
     rig.journal.heal()
     rig.fleet.state = WorkerState.IDLE
     rig.turn(600)
@@ -847,6 +839,10 @@ def test_a_reset_that_can_not_be_written_down_leaves_the_breaker_open(collapsed:
     rig.turn(60)
     assert rig.summary()["breaker"] == "cloud_collapsed"
     assert operator.reset().result is Result.DONE
+    assert rig.lines("operator.breaker_reset", by="ann")
+    restart(rig)
+    rig.turn(300)
+    assert (rig.lines("breaker.opened"), rig.summary()["breaker"]) == ([], "closed")
 
 
 # The journal.
@@ -962,18 +958,6 @@ def test_the_name_is_its_new_bearers_again_after_an_hour(
     assert (said.result, said.node) == (Result.DONE, new)
 
 
-def test_a_node_that_is_gone_is_undrained_too_late(busy: Rig) -> None:
-    """O3."""
-    node_id = node_of(busy)
-    operator = Operator(busy)
-    operator.kill(node_id)
-    until(busy, "node.gone", within=600, node=node_id)
-    busy.turn(60)
-    said = operator.run(node_id)
-    assert (said.result, said.reason) == (Result.REFUSED, "node_absent")
-    assert "too late" in said.text
-
-
 @pytest.mark.parametrize("verb", ["drain", "kill", "run"])
 @pytest.mark.parametrize("lives", [True, False], ids=["it-lives", "it-vanished"])
 def test_no_command_calls_a_node_gone_that_just_no_listing_shows(
@@ -1013,7 +997,9 @@ def test_a_node_that_we_destroyed_is_gone_although_its_record_was_not_freed(
     for said in (operator.drain(node_id), operator.kill(node_id)):
         assert (said.result, said.node) == (Result.ALREADY, node_id)
         assert "gone already" in said.text
-    assert "too late" in operator.run(node_id).text
+    undrained = operator.run(node_id)
+    assert (undrained.result, undrained.reason) == (Result.REFUSED, "node_absent")
+    assert "too late" in undrained.text
 
 
 # What the journal tells of it.

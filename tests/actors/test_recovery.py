@@ -34,25 +34,6 @@ from tests.fakes.script import Step
 pytestmark = pytest.mark.slow
 
 HOUR = 3600.0
-LOOK = {
-    "reading": {"at": 1.0},
-    "terms": {
-        "pool": "pool",
-        "adopt": None,
-        "guarantee": "fenced",
-        "fence_wait": 30.0,
-        "node_stale_after": 7200.0,
-        "poll_stale_after": 600.0,
-        "boot_fail_after": 900.0,
-        "visible_after": 300.0,
-        "claim_expiry": True,
-        "settle": 60.0,
-        "absent_listings": 2,
-        "cap": 25,
-    },
-    "signs": {"version": "v1"},
-    "tagged": [],
-}
 AT_DEATH: dict[int, MemoryJournal] = {}
 """By rig, the journal as it was when the process died."""
 
@@ -772,19 +753,6 @@ def keep_holds(rig: Rig, *ids: str) -> None:
     rig.journal.keep(MARKS, Marks(holds={id: Mark("anna", 1.0, "to look at") for id in ids}))
 
 
-def test_holds_are_loaded_before_the_first_plan(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=0, backlog="clean")
-    rig.fleet.state = WorkerState.IDLE
-    machine, _ = rig.fleet.add_node(age=10 * HOUR)
-    leaked = rig.store.add_leaked(40, quiet_for=3 * HOUR)
-    keep_holds(rig, machine.node.id, leaked.uuid)
-    rig.start()
-    rig.turn(900)
-    assert rig.reasons("node.keep", node=machine.node.id) == ["held"]
-    assert rig.reasons("record.keep", record=leaked.uuid) == ["held"]
-    assert rig.nodes
-
-
 def test_nothing_is_freed_before_breaker_and_holds_could_be_read(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=0, backlog="clean")
     held, leaked = (rig.store.add_leaked(slot, quiet_for=3 * HOUR) for slot in (40, 41))
@@ -821,35 +789,27 @@ def test_nothing_is_finished_in_another_store_than_the_known_one(
 # Operators' commands.
 
 
-def test_an_operators_reset_closes_the_breaker_for_good(collapsed: Rig) -> None:
-    rig = collapsed
-    said: list[Reply] = []
-    rig.system.daemon.tell(Ordered(Command(Verb.BREAKER_RESET, "anna"), said.append))
-    rig.flush()
-    assert [one.result for one in said] == [Result.DONE]
-    assert rig.lines("operator.breaker_reset", by="anna")
-    restart(rig)
-    rig.turn(300)
-    assert rig.lines("breaker.opened") == []
-    assert rig.summary()["breaker"] == "closed"
-
-
 def test_a_hold_stands_over_restarts_until_it_is_released(make_rig: MakeRig) -> None:
+    """They are loaded before the first plan."""
     rig = make_rig(min_nodes=0, backlog="clean")
+    rig.fleet.state = WorkerState.IDLE
+    machine, _ = rig.fleet.add_node(age=10 * HOUR)
     leaked = rig.store.add_leaked(40, quiet_for=3 * HOUR)
     rig.start()
     said: list[Reply] = []
-    rig.system.daemon.tell(
-        Ordered(Command(Verb.HOLD, "anna", "to look at", leaked.uuid), said.append)
-    )
+    for id in (leaked.uuid, machine.node.id):
+        rig.system.daemon.tell(Ordered(Command(Verb.HOLD, "anna", "to look at", id), said.append))
     rig.flush()
     rig.turn(300)
     restart(rig)
-    rig.turn(300)
+    rig.turn(900)
     assert rig.reasons("record.keep", record=leaked.uuid) == ["held"]
-    rig.system.daemon.tell(Ordered(Command(Verb.RELEASE, "anna", "", leaked.uuid), said.append))
+    assert rig.reasons("node.keep", node=machine.node.id) == ["held"]
+    assert rig.nodes
+    for id in (leaked.uuid, machine.node.id):
+        rig.system.daemon.tell(Ordered(Command(Verb.RELEASE, "anna", "", id), said.append))
     until(rig, "record.cleaned", within=300, record=leaked.uuid)
-    assert [one.result for one in said] == [Result.DONE, Result.DONE]
+    assert [one.result for one in said] == [Result.DONE] * 4
     assert rig.journal.kept(MARKS).holds == {}
 
 
@@ -881,59 +841,38 @@ def test_what_an_unread_journal_may_keep_is_not_called_undone_already(
     assert said[-1].result is done
 
 
-def test_a_command_that_can_not_be_written_down_is_refused(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=0)
-    rig.start()
-    assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.fail("the disk is full")
-    said: list[Reply] = []
-    rig.system.daemon.tell(
-        Ordered(Command(Verb.HOLD, "anna", "", "i-1", unlisted=True), said.append)
-    )
-    rig.flush()
-    assert len(said) == 1
-    assert said[0].result is Result.FAILED
-    assert "the disk is full" in said[0].text
-    assert rig.lines("operator.hold", result="failed") == rig.lines("operator.hold")
-
-
 # The store's clock.
 
 
-@pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
+@cases(
+    ("ours", "boot", "is_read_late"),
+    {
+        "same-boot": (0.0, "boot-1", False),
+        "another-boot": (0.0, "boot-2", False),
+        "ours-was-set-as-far-before-that-boot": (2 * HOUR, "boot-2", False),
+        "the-journal-is-read-late": (0.0, "boot-1", True),
+    },
+)
 def test_a_step_of_the_stores_clock_over_a_restart_makes_no_record_stale(
-    make_rig: MakeRig, boot: str
+    make_rig: MakeRig, ours: float, boot: str, is_read_late: bool
 ) -> None:
     """T1, R4: quiet for an hour, and its stamps look three hours old."""
     rig = make_rig(backlog="clean")
     record = rig.store.add_leaked(3, quiet_for=HOUR)
     rig.start()
     rig.turn(300)
+    step_our_wall_alone(rig, ours)
+    rig.turn(300)
     rig.kill()
     rig.store.skew += 2 * HOUR
     assert isinstance(rig.journal, MemoryJournal)
     rig.journal.boot_id = boot
+    if is_read_late:
+        rig.journal.fail("the disk is away")
     restart(rig)
-    rig.turn(1200)
-    assert rig.store.rows[record.uuid].slot_number is not None
-    until(rig, "record.cleaned", within=3 * HOUR, record=record.uuid)
-
-
-def test_a_step_over_a_boot_is_seen_though_our_wall_clock_stepped_as_far_before_it(
-    make_rig: MakeRig,
-) -> None:
-    """T1, R4: our clock was set right while the manager ran; the store's only after that."""
-    rig = make_rig(backlog="clean")
-    record = rig.store.add_leaked(3, quiet_for=HOUR)
-    rig.start()
-    rig.turn(300)
-    step_our_wall_alone(rig, 2 * HOUR)
-    rig.turn(300)
-    rig.kill()
-    rig.store.skew += 2 * HOUR
-    assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.boot_id = "boot-2"
-    restart(rig)
+    if is_read_late:
+        rig.turn(300)
+        rig.journal.heal()
     rig.turn(1200)
     assert rig.store.rows[record.uuid].slot_number is not None
     until(rig, "record.cleaned", within=3 * HOUR, record=record.uuid)
@@ -969,20 +908,3 @@ def test_the_clocks_are_kept_only_when_they_are_news(make_rig: MakeRig) -> None:
     rig.store.skew += 90
     rig.turn(60)
     assert len(saved) > 1
-
-
-def test_a_journal_that_is_read_late_still_tells_of_a_step(make_rig: MakeRig) -> None:
-    rig = make_rig(backlog="clean")
-    record = rig.store.add_leaked(3, quiet_for=HOUR)
-    rig.start()
-    rig.turn(300)
-    rig.kill()
-    rig.store.skew += 2 * HOUR
-    assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.fail("the disk is away")
-    restart(rig)
-    rig.turn(300)
-    rig.journal.heal()
-    rig.turn(1200)
-    assert rig.lines("journal.healed")
-    assert rig.store.rows[record.uuid].slot_number is not None

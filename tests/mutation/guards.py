@@ -515,7 +515,7 @@ GUARDS = (
         "self._questions.mark(said, node_id, replaced=earlier)",
         "self._questions.mark(said, node_id)",
         "tests/actors/test_operators.py::"
-        "test_a_cordon_that_becomes_a_drain_while_no_listing_shows_the_node_is_of_that_node",
+        "test_an_order_in_the_place_of_another_while_no_listing_shows_the_node_is_of_that_node",
     ),
     TextMutant(
         "O5",
