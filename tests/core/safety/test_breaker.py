@@ -39,14 +39,18 @@ def later(made: World, seconds: float = 60.0) -> None:
 
 
 @cases(("lost", "opens"), {"at-the-fraction": (3, False), "just-past": (4, True)})
-def test_a_cloud_listing_that_lacks_over_collapse_fraction_opens_it_l3(
-    lost: int, opens: bool
+@pytest.mark.parametrize("cause", [Cause.CLOUD_COLLAPSED, Cause.RECORDS_COLLAPSED])
+def test_a_listing_that_lacks_over_collapse_fraction_opens_it_l3(
+    cause: Cause, lost: int, opens: bool
 ) -> None:
     made = pool_of(10)
-    lose(made, *range(lost))
+    if cause is Cause.CLOUD_COLLAPSED:
+        lose(made, *range(lost))
+    else:
+        made.records = made.records[lost:]
     later(made)
     assert made.breaker.is_open is opens
-    assert made.breaker.cause is (Cause.CLOUD_COLLAPSED if opens else None)
+    assert made.breaker.cause is (cause if opens else None)
 
 
 @cases(("known", "opens"), {"four": (4, False), "five": (5, True)})
@@ -74,16 +78,6 @@ def test_a_set_that_was_not_the_largest_is_once_others_ended_l3() -> None:
     lose(made, 2)
     later(made)
     assert made.breaker.cause is Cause.CLOUD_COLLAPSED
-
-
-@cases(("lost", "opens"), {"at-the-fraction": (3, False), "just-past": (4, True)})
-def test_a_record_listing_that_lacks_over_collapse_fraction_opens_it_l3(
-    lost: int, opens: bool
-) -> None:
-    made = pool_of(10)
-    made.records = made.records[lost:]
-    later(made)
-    assert made.breaker.cause is (Cause.RECORDS_COLLAPSED if opens else None)
 
 
 @pytest.mark.parametrize("known", [1, 4])
@@ -166,22 +160,26 @@ def destroy(made: World, *numbers: int, refused: bool = False) -> None:
 
 
 @cases(
-    ("rounds", "every"),
+    ("listed", "missing"),
     {
-        "dropped-at-once": (0, 60.0),
-        "listed-for-a-while": (3, 60.0),
-        "listed-for-longer-than-sets-are-known": (1, 800.0),
+        "dropped-at-once": ((), (60.0,)),
+        "listed-for-a-while": ((60.0, 60.0, 60.0), (60.0,)),
+        "listed-for-longer-than-sets-are-known": ((800.0,), (60.0,)),
+        "dropped-in-a-long-outage": ((), (3600.0, 60.0)),
     },
 )
-def test_a_node_is_not_lost_from_when_its_destroy_was_sent_l3(rounds: int, every: float) -> None:
+def test_a_node_is_not_lost_from_when_its_destroy_was_sent_l3(
+    listed: tuple[float, ...], missing: tuple[float, ...]
+) -> None:
     """Nobody knows yet that these two of five are gone (L3)."""
     made = pool_of(5)
     destroy(made, 0, 1)
-    for _ in range(rounds):
+    for every in listed:
         later(made, every)
     lose(made, 0, 1)
-    later(made)
-    assert not made.breaker.is_open
+    for every in missing:
+        later(made, every)
+        assert not made.breaker.is_open
 
 
 def test_a_destroyed_node_that_a_late_listing_shows_once_more_is_not_lost_l3() -> None:
@@ -207,16 +205,6 @@ def test_a_destroyed_node_listed_for_long_and_never_confirmed_gone_is_not_lost_l
     for _ in range(5):
         later(made, 60.0)
     assert made.history.known_nodes.destroyed == {}
-    assert not made.breaker.is_open
-
-
-def test_a_destroy_before_a_long_outage_explains_the_listing_after_it_l3() -> None:
-    made = pool_of(5)
-    destroy(made, 0, 1)
-    lose(made, 0, 1)
-    later(made, 3600.0)
-    assert not made.breaker.is_open
-    later(made, 60.0)
     assert not made.breaker.is_open
 
 
@@ -277,21 +265,12 @@ def test_nodes_listed_as_terminated_are_not_lost_even_when_they_leave_the_list_l
     assert not made.breaker.is_open
 
 
-def test_nodes_of_another_pool_may_leave_l3_t3() -> None:
+@pytest.mark.parametrize("pool", ["other", None], ids=["another-pools", "nobodys"])
+def test_others_nodes_in_the_listing_may_leave_l3_l3a_t3(pool: str | None) -> None:
+    """Untagged machines that `[Cloud List]` matches belong to nobody's record (L3a, N8)."""
     made = pool_of(5)
     for number in range(10):
-        made.add_node(id=f"foreign{number}", pool="other")
-    later(made)
-    made.nodes = made.nodes[:5]
-    later(made)
-    assert not made.breaker.is_open
-
-
-def test_foreign_machines_in_the_listing_may_leave_l3a() -> None:
-    """Ten untagged machines that `[Cloud List]` matches belong to nobody's record (L3a, N8)."""
-    made = pool_of(5)
-    for number in range(10):
-        made.add_node(id=f"foreign{number}", pool=None)
+        made.add_node(id=f"foreign{number}", pool=pool)
     later(made)
     made.nodes = made.nodes[:5]
     later(made)
@@ -311,22 +290,12 @@ def test_untagged_nodes_that_our_records_name_may_not_leave_l3a() -> None:
     assert made.breaker.cause is Cause.CLOUD_COLLAPSED
 
 
-def test_records_of_another_pool_may_leave_l3a() -> None:
-    """Another pool prunes ten of sixteen records, and ours are all there (L3a, N8)."""
+@pytest.mark.parametrize("pool", ["other", None], ids=["another-pools", "nobodys"])
+def test_others_records_may_leave_l3a(pool: str | None) -> None:
+    """Ours are all there; beside another pool's, records that name none are nobody's (N8, T3)."""
     made = pool_of(6)
     for number in range(10):
-        made.add_record(f"b{number}", pool="other", claimed=False)
-    later(made)
-    made.records = made.records[:6]
-    later(made)
-    assert not made.breaker.is_open
-
-
-def test_records_of_no_pool_count_only_where_they_are_ours_l3a() -> None:
-    """With another pool in the store, records that name none are nobody's (L3a, T3)."""
-    made = pool_of(6)
-    for number in range(10):
-        made.add_record(f"u{number}", pool=None, claimed=False)
+        made.add_record(f"b{number}", pool=pool, claimed=False)
     made.add_record("b", pool="other", claimed=False)
     later(made)
     made.records = made.records[:6]
@@ -439,58 +408,40 @@ def test_a_lost_node_that_the_cloud_knows_by_id_keeps_it_open_b3(answer: CloudSt
     assert not made.breaker.confirmed
 
 
-def test_no_such_node_is_gone_only_past_visible_after_and_asked_twice_d3_b3() -> None:
+@cases(
+    "answers",
+    {
+        "not-before-visible-after": (
+            (300.0, 0.0, True),
+            (300.5, 0.0, True),
+            (330.0, 0.0, True),
+            (330.5, 0.0, False),
+        ),
+        "as-old-as-its-question": (
+            (310.0, 15.0, True),
+            (345.0, 0.0, True),
+            (400.0, 50.0, True),
+            (400.0, 0.0, False),
+        ),
+        "apart-from-the-earlier-answer-to-the-later-question": (
+            (322.0, 12.0, True),
+            (342.0, 0.0, True),
+            (352.0, 0.0, False),
+        ),
+    },
+)
+def test_no_such_node_is_gone_only_past_visible_after_and_asked_twice_d3_b3(
+    answers: tuple[tuple[float, float, bool], ...],
+) -> None:
+    """Each is given so long after it opened, was asked for so long before, and leaves it open."""
     made = pool_of(5)
     made.nodes = []
     later(made)
-    unknown: dict[str, CloudNode | None] = {f"i-r{number}": None for number in range(5)}
     opened_at = made.breaker.opened_at
-    made.now = opened_at + 300.0
-    made.answer(unknown)
-    made.now = opened_at + 300.5
-    made.answer(unknown)
-    made.now = opened_at + 330.0
-    made.answer(unknown)
-    assert made.breaker.is_open
-    made.now = opened_at + 330.5
-    made.answer(unknown)
-    assert not made.breaker.is_open
-
-
-def test_an_answer_that_waited_for_us_is_as_old_as_its_question_d3_b3() -> None:
-    made = pool_of(5)
-    made.nodes = []
-    later(made)
-    unknown: dict[str, CloudNode | None] = {f"i-r{number}": None for number in range(5)}
-    opened_at = made.breaker.opened_at
-    made.now = opened_at + 310.0
-    made.answer(unknown, late=15.0)
-    made.now = opened_at + 345.0
-    made.answer(unknown)
-    assert made.breaker.is_open
-    made.now = opened_at + 400.0
-    made.answer(unknown, late=50.0)
-    assert made.breaker.is_open
-    made.answer(unknown)
-    assert not made.breaker.is_open
-
-
-def test_two_denials_are_no_further_apart_than_the_later_question_and_the_earlier_answer_d3() -> (
-    None
-):
-    """The first was given twelve seconds after it was asked for (seed 992003472)."""
-    made = pool_of(5)
-    made.nodes = []
-    later(made)
-    unknown: dict[str, CloudNode | None] = {f"i-r{number}": None for number in range(5)}
-    made.now = made.breaker.opened_at + 322.0
-    made.answer(unknown, late=12.0)
-    made.now += 20.0
-    made.answer(unknown)
-    assert made.breaker.is_open
-    made.now += 10.0
-    made.answer(unknown)
-    assert not made.breaker.is_open
+    for at, late, stays_open in answers:
+        made.now = opened_at + at
+        made.answer({f"i-r{number}": None for number in range(5)}, late=late)
+        assert made.breaker.is_open is stays_open
 
 
 def test_no_such_node_is_believed_at_once_where_reads_are_consistent_d3_b3() -> None:
