@@ -343,6 +343,12 @@ class Rig:
         return [machine.node for machine in self.cloud.living()]
 
 
+def memory(rig: Rig) -> MemoryJournal:
+    """Its journal, which is kept in memory."""
+    assert isinstance(rig.journal, MemoryJournal)
+    return rig.journal
+
+
 def until(rig: Rig, event: str, *, within: float, **fields: object) -> dict[str, Any]:
     """The first line of that event since lines were last forgotten; it may be there already."""
     found = rig.lines(event, **fields)

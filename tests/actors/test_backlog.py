@@ -26,7 +26,7 @@ from nodemanager.core.operate.backlog import (
 from nodemanager.journal.reading import read
 from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
-from tests.actors.rig import Rig
+from tests.actors.rig import Rig, memory
 from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock
 from tests.fakes.journal import MemoryJournal
@@ -369,11 +369,10 @@ def test_what_was_let_go_replays_to_the_same_verdicts(make_rig: Any, tmp_path: P
 
 def test_an_unwritable_journal_refuses_a_plan_and_it_does_not_begin_later(leaked: Rig) -> None:
     wanted = order(leaked)
-    assert isinstance(leaked.journal, MemoryJournal)
-    leaked.journal.fail()
+    memory(leaked).fail()
     refused = apply(leaked, wanted)
     assert isinstance(refused, str)
-    leaked.journal.heal()
+    memory(leaked).heal()
     leaked.turn(300)
     assert not leaked.lines("record.cleaned")
 
@@ -389,8 +388,7 @@ def test_an_item_at_a_version_that_never_was_is_left_alone_s5(leaked: Rig) -> No
 def test_the_marks_are_written_down_once_and_not_for_each_outcome(leaked: Rig) -> None:
     wanted = order(leaked)
     calls: list[str] = []
-    assert isinstance(leaked.journal, MemoryJournal)
-    leaked.journal.fault = lambda call: calls.append(call)
+    memory(leaked).fault = lambda call: calls.append(call)
     apply(leaked, wanted)
     finish(leaked)
     assert len(cleaned(leaked)) == 30

@@ -312,9 +312,12 @@ def test_a_reused_record_that_someone_else_took_is_left_to_them(make_rig: MakeRi
     assert rig.store.rows[free.uuid].hostname == "theirs"
 
 
-def test_a_store_without_a_free_slot_is_asked_once_a_round(make_rig: MakeRig) -> None:
+@pytest.mark.parametrize("error", [NoFreeSlot("every slot is held"), StoreError("timeout")])
+def test_a_store_that_makes_no_record_is_asked_once_a_round_and_nothing_is_booted(
+    make_rig: MakeRig, error: StoreError
+) -> None:
     rig = make_rig(min_nodes=1, max_nodes=3)
-    rig.store.always("create", fail(NoFreeSlot("every slot is held")))
+    rig.store.always("create", fail(error))
     rig.start()
     rig.turn(300)
     assert 0 < rig.store.calls["create"] <= 2 * rig.store.calls["list_records"]
@@ -392,14 +395,6 @@ def test_slots_that_come_free_are_used_again_by_the_same_records(make_rig: MakeR
     assert rig.summary()["paired"] == 2
 
 
-def test_a_failed_store_write_in_a_set_up_boots_nothing(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=1, max_nodes=3)
-    rig.store.always("create", fail(StoreError("timeout")))
-    rig.start()
-    rig.turn(300)
-    assert rig.cloud.calls["create"] == 0
-
-
 def test_zero_nodes_wanted_drains_the_pool(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=0, max_nodes=0)
     rig.fleet.state = WorkerState.IDLE
@@ -462,9 +457,8 @@ def test_once_the_image_is_there_nodes_are_booted_n32(make_rig: MakeRig) -> None
     assert len(rig.nodes) == 1
 
 
-def test_a_created_node_that_nobody_sees_or_hears_is_a_failed_boot(make_rig: MakeRig) -> None:
-    """D13: the cloud, asked by id, has it. Its record is freed as C20 says."""
-    rig = make_rig(min_nodes=0, max_nodes=2, boot_fail_after=600)
+def unseen(rig: Rig) -> CloudNode:
+    """Boots a node that nobody wants any more, that never pings and that no listing shows."""
     rig.jobs = (Job("job"),)
     rig.fleet.mute = True
     rig.start()
@@ -472,6 +466,13 @@ def test_a_created_node_that_nobody_sees_or_hears_is_a_failed_boot(make_rig: Mak
     (node,) = rig.nodes
     rig.cloud.machines[node.id].listed = False
     rig.jobs = ()
+    return node
+
+
+def test_a_created_node_that_nobody_sees_or_hears_is_a_failed_boot(make_rig: MakeRig) -> None:
+    """D13: the cloud, asked by id, has it. Its record is freed as C20 says."""
+    rig = make_rig(min_nodes=0, max_nodes=2, boot_fail_after=600)
+    node = unseen(rig)
     rig.turn(2 * HOUR)
     assert rig.nodes == []
     (gone,) = rig.lines("node.gone")
@@ -492,13 +493,7 @@ def test_a_failed_boot_that_nobody_sees_is_found_by_its_tag_after_a_restart(
     """D13: where the store can't compare, nothing but its tag says whose the node is then."""
     store = FakeStore(clock, guarantee=Guarantee.FENCED)
     rig = make_rig(cloud=FakeCloud(clock), store=store, max_nodes=2, boot_fail_after=600)
-    rig.jobs = (Job("job"),)
-    rig.fleet.mute = True
-    rig.start()
-    rig.turn(1)
-    (node,) = rig.nodes
-    rig.cloud.machines[node.id].listed = False
-    rig.jobs = ()
+    node = unseen(rig)
     rig.kill()
     rig.start()
     rig.turn(HOUR)
@@ -525,15 +520,8 @@ def test_a_failed_boot_that_nobody_sees_is_asked_for_by_the_id_that_the_create_a
 def test_while_a_failed_boot_that_nobody_sees_is_held_nothing_ends_it(make_rig: MakeRig) -> None:
     """C9, D13. Once it is released it goes."""
     rig = make_rig(min_nodes=0, max_nodes=2, boot_fail_after=600)
-    rig.jobs = (Job("job"),)
-    rig.fleet.mute = True
-    rig.start()
-    rig.turn(1)
-    (node,) = rig.nodes
-    machine = rig.cloud.machines[node.id]
-    machine.listed = False
+    node = unseen(rig)
     rig.cloud.change(node.id, held=True)
-    rig.jobs = ()
     rig.turn(2 * HOUR)
     assert len(rig.nodes) == 1
     rig.cloud.change(node.id, held=False)

@@ -28,17 +28,12 @@ from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.lib.log import get
 from tests.actors.conftest import MakeRig
-from tests.actors.rig import Rig, until
+from tests.actors.rig import Rig, memory, until
 from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first
 from tests.fakes.journal import MemoryJournal
 
 HOUR = 3600.0
-
-
-def memory(rig: Rig) -> MemoryJournal:
-    assert isinstance(rig.journal, MemoryJournal)
-    return rig.journal
 
 
 def outcomes(rig: Rig) -> list[tuple[str, str]]:

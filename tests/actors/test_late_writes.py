@@ -12,9 +12,8 @@ from nodemanager.errors import StoreError
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.kept import LATE_WRITES
 from tests.actors.conftest import Leaking, MakeRig
-from tests.actors.rig import Rig, ping, restart
+from tests.actors.rig import Rig, memory, ping, restart
 from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, lose
-from tests.fakes.journal import MemoryJournal
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +52,18 @@ def secret_of(rig: Rig, record: Record) -> str | None:
     return rig.store.rows[record.uuid].ping_secret
 
 
+def in_doubt(fenced: Leaking, *, always: bool = False) -> tuple[Rig, Record]:
+    """The first clean, or each, times out and does not take effect."""
+    rig, record = fenced()
+    if always:
+        rig.store.always("clean", fail(TIMED_OUT))
+    else:
+        rig.store.on("clean", fail(TIMED_OUT))
+    rig.start()
+    rig.turn_until("record.clean_failed", within=600, action="write")
+    return rig, record
+
+
 # A clean.
 
 
@@ -69,10 +80,7 @@ def test_after_an_unknown_clean_the_fence_stays_and_it_is_written_again(fenced: 
 
 
 def test_a_late_lift_before_an_unknown_clean_has_the_fence_put_up_again(fenced: Leaking) -> None:
-    rig, record = fenced()
-    rig.store.on("clean", fail(TIMED_OUT))
-    rig.start()
-    rig.turn_until("record.clean_failed", within=600, action="write")
+    rig, record = in_doubt(fenced)
     rig.store.unfence(rig.store.rows[record.uuid], None)
     rig.turn(5)
     assert rig.store.rows[record.uuid].fenced
@@ -113,10 +121,7 @@ def test_a_record_that_a_late_clean_may_still_hit_is_not_used_again(fenced: Leak
 
 def test_behind_an_unknown_clean_no_sign_of_life_is_overwritten(fenced: Leaking) -> None:
     """The cloud's denial was false: nothing is written any more, and in the end it is let in."""
-    rig, record = fenced()
-    rig.store.on("clean", fail(TIMED_OUT))
-    rig.start()
-    rig.turn_until("record.clean_failed", within=600, action="write")
+    rig, record = in_doubt(fenced)
     rig.store.write(record.uuid, last_ping_at=rig.store.now())
     rig.turn(HOUR)
     assert rig.store.calls["clean"] == 1
@@ -128,10 +133,7 @@ def test_behind_an_unknown_clean_no_sign_of_life_is_overwritten(fenced: Leaking)
 
 
 def test_a_stop_leaves_the_fence_before_an_unknown_clean_to_the_next_run(fenced: Leaking) -> None:
-    rig, record = fenced()
-    rig.store.always("clean", fail(TIMED_OUT))
-    rig.start()
-    rig.turn_until("record.clean_failed", within=600, action="write")
+    rig, record = in_doubt(fenced, always=True)
     rig.ask_to_stop()
     assert rig.stopped
     assert rig.store.rows[record.uuid].fenced
@@ -141,10 +143,7 @@ def test_a_stop_leaves_the_fence_before_an_unknown_clean_to_the_next_run(fenced:
 def test_after_a_restart_the_fence_before_an_unknown_clean_stays_until_it_is_over(
     fenced: Leaking,
 ) -> None:
-    rig, record = fenced()
-    rig.store.always("clean", fail(TIMED_OUT))
-    rig.start()
-    rig.turn_until("record.clean_failed", within=600, action="write")
+    rig, record = in_doubt(fenced, always=True)
     restart(rig)
     rig.store.always("clean", None)
     rig.turn(1.9 * HOUR)
@@ -159,10 +158,7 @@ def test_after_a_restart_the_fence_before_an_unknown_clean_stays_until_it_is_ove
 def test_after_a_restart_an_unknown_clean_that_took_effect_is_the_end_of_it(
     fenced: Leaking,
 ) -> None:
-    rig, record = fenced()
-    rig.store.always("clean", fail(TIMED_OUT))
-    rig.start()
-    rig.turn_until("record.clean_failed", within=600, action="write")
+    rig, record = in_doubt(fenced, always=True)
     restart(rig)
     rig.store.always("clean", None)
     rig.turn(60)
@@ -215,8 +211,7 @@ def test_what_was_under_way_when_a_run_died_may_be_late(fenced_rig: FencedRig) -
     """The run died in the claim: only its intent tells of it."""
     rig = fenced_rig(max_nodes=3)
     record = rig.store.add_cleaned(quiet_for=10 * HOUR)
-    journal = rig.journal
-    assert isinstance(journal, MemoryJournal)
+    journal = memory(rig)
     details = {"incarnation": "0" * 32, "name": "n", "size": "small"}
     journal.intend(
         [Intent(IntentKind.CREATE, "create:0", "p", record=record.uuid, details=details)]
@@ -229,8 +224,7 @@ def test_what_was_under_way_when_a_run_died_may_be_late(fenced_rig: FencedRig) -
 
 def test_what_may_be_late_is_known_over_another_boot(fenced_rig: FencedRig) -> None:
     rig = fenced_rig(max_nodes=3)
-    journal = rig.journal
-    assert isinstance(journal, MemoryJournal)
+    journal = memory(rig)
     record = rig.store.add_cleaned(quiet_for=10 * HOUR)
     journal.keep(LATE_WRITES, {record.uuid: LateWrite(rig.clock.boottime())})
     journal.boot_id = "boot-2"

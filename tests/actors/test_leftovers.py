@@ -26,7 +26,7 @@ from nodemanager.errors import BadRequest, CloudError, LeftAlone, StoreError, Th
 from nodemanager.journal.kept import BREAKER
 from nodemanager.journal.sqlite import SqliteJournal
 from tests.actors.conftest import MakeRig
-from tests.actors.rig import Rig, until
+from tests.actors.rig import Rig, memory, until
 from tests.actors.test_recovery import killed, killed_in, restart
 from tests.fakes import FakeCloud, TickingClock, answer, fail, first
 from tests.fakes.journal import MemoryJournal
@@ -407,8 +407,7 @@ def test_a_journal_that_can_t_be_written_destroys_nothing_and_releases_nothing(
     leaving: Leaving,
 ) -> None:
     rig, node = leaving()
-    journal = rig.journal
-    assert isinstance(journal, MemoryJournal)
+    journal = memory(rig)
     journal.fault = lambda call: "the disk is full" if call == "save_leftovers" else None
     rig.start()
     skipped = rig.turn_until("node.shutdown_skipped", within=300, node=node.id)
@@ -420,8 +419,7 @@ def test_a_journal_that_can_t_be_written_destroys_nothing_and_releases_nothing(
 
 def test_what_became_of_a_release_is_owed_to_a_journal_that_fails(leaving: Leaving) -> None:
     rig, _ = leaving()
-    journal = rig.journal
-    assert isinstance(journal, MemoryJournal)
+    journal = memory(rig)
     rig.cloud.on("release", first(journal.fail))
     rig.start()
     rig.turn_until("journal.failed", within=300)
@@ -439,8 +437,7 @@ def test_what_became_of_a_release_is_owed_to_a_journal_that_fails(leaving: Leavi
 def test_the_end_of_a_release_is_owed_to_a_journal_that_fails(leaving: Leaving) -> None:
     rig, _ = leaving()
     del rig.cloud.things["vol-1"]
-    journal = rig.journal
-    assert isinstance(journal, MemoryJournal)
+    journal = memory(rig)
     rig.cloud.on("release", Step(), first(journal.fail))
     rig.start()
     rig.turn_until("leftover.released", within=300)
@@ -463,8 +460,7 @@ def test_a_destroy_that_could_not_be_written_down_calls_its_leftovers_off(
     leaving: Leaving,
 ) -> None:
     rig, _ = leaving()
-    journal = rig.journal
-    assert isinstance(journal, MemoryJournal)
+    journal = memory(rig)
     journal.fault = lambda call: "the disk is full" if call == "intend" else None
     rig.start()
     rig.turn_until("node.shutdown_skipped", within=300, reason="read_only")
@@ -479,8 +475,7 @@ def test_a_destroy_that_could_not_be_written_down_calls_its_leftovers_off(
 
 def test_what_was_called_off_is_owed_to_a_journal_that_fails(leaving: Leaving) -> None:
     rig, _ = leaving()
-    journal = rig.journal
-    assert isinstance(journal, MemoryJournal)
+    journal = memory(rig)
     journal.fault = lambda call: "the disk is full" if call == "forget_leftovers" else None
     rig.cloud.always("destroy", fail(BadRequest("termination protection")))
     rig.start()

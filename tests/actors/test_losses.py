@@ -6,8 +6,7 @@ import pytest
 
 from nodemanager.core.model.world import WorkerState
 from tests.actors.conftest import MakeRig
-from tests.actors.rig import restart
-from tests.fakes.journal import MemoryJournal
+from tests.actors.rig import memory, restart
 
 pytestmark = pytest.mark.slow
 
@@ -96,8 +95,7 @@ def test_a_node_that_a_former_run_told_is_not_told_before_its_journal_can_be_rea
     """One that is lost meanwhile is told once it can."""
     rig = make_rig(min_nodes=3, max_nodes=3)
     machines = [rig.fleet.add_node(age=HOUR)[0] for _ in range(3)]
-    journal = rig.journal
-    assert isinstance(journal, MemoryJournal)
+    journal = memory(rig)
     rig.start()
     rig.turn(120)
     rig.cloud.vanish(machines[0].node.id)

@@ -27,10 +27,9 @@ from nodemanager.journal.replay import replayed
 from nodemanager.journal.sqlite import SqliteJournal
 from nodemanager.journal.story import Story
 from tests.actors.conftest import Leaking, MakeRig
-from tests.actors.rig import Rig, until
+from tests.actors.rig import Rig, memory, until
 from tests.cases import cases
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
-from tests.fakes.journal import MemoryJournal
 
 pytestmark = pytest.mark.slow
 
@@ -527,8 +526,7 @@ def test_a_forced_clean_is_written_down_with_rule_who_and_why(make_rig: MakeRig)
     assert said.result is Result.DONE
     assert "slot 7 is free" in said.text
     assert rig.store.rows[leaked.uuid].slot_number is None
-    assert isinstance(rig.journal, MemoryJournal)
-    (written,) = list(rig.journal.concluded(id=leaked.uuid))
+    (written,) = list(memory(rig).concluded(id=leaked.uuid))
     hand = written.intent.details["order"]["hand"]
     assert (hand["by"], hand["reason"], hand["forced"]) == ("ann", "it burned", ["C3"])
     told = rig.lines("operator.clean", result="done")
@@ -798,14 +796,13 @@ def test_a_hostname_is_its_records_although_that_very_text_is_on_hold(busy: Rig)
 def test_an_order_that_can_not_be_written_down_is_not_given(busy: Rig) -> None:
     rig, operator = busy, Operator(busy)
     node_id = node_of(rig)
-    assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.fail("the disk is full")
+    memory(rig).fail("the disk is full")
     orders = operator.hold, operator.drain, operator.kill
     for said in (*(give(node_id) for give in orders), operator.pause()):
         assert said.result is Result.FAILED
         assert "the disk is full" in said.text
     assert rig.lines("operator.hold", result="failed") == rig.lines("operator.hold")
-    rig.journal.heal()
+    memory(rig).heal()
     rig.fleet.state = WorkerState.IDLE
     rig.turn(600)
     assert rig.lines("node.gone") == []
@@ -815,10 +812,9 @@ def test_an_order_that_can_not_be_written_down_is_not_given(busy: Rig) -> None:
 def test_a_resume_that_can_not_be_written_down_leaves_the_pool_paused(busy: Rig) -> None:
     rig, operator = busy, Operator(busy)
     operator.pause()
-    assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.fail("the disk is full")
+    memory(rig).fail("the disk is full")
     assert operator.resume().result is Result.FAILED
-    rig.journal.heal()
+    memory(rig).heal()
     rig.turn(60)
     assert rig.summary()["paused"] == "ann"
     operator = restart(rig)
@@ -828,11 +824,10 @@ def test_a_resume_that_can_not_be_written_down_leaves_the_pool_paused(busy: Rig)
 def test_a_reset_that_can_not_be_written_down_leaves_the_breaker_open(collapsed: Rig) -> None:
     """Also once the journal takes writes again: the operator was told that it failed."""
     rig, operator = collapsed, Operator(collapsed)
-    assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.fail("the disk is full")
+    memory(rig).fail("the disk is full")
     said = operator.reset()
     assert (said.result, "the disk is full" in said.text) == (Result.FAILED, True)
-    rig.journal.heal()
+    memory(rig).heal()
     rig.turn(60)
     assert (rig.lines("breaker.closed"), rig.summary()["breaker"]) == ([], "cloud_collapsed")
     operator = restart(rig)

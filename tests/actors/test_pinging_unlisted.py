@@ -8,9 +8,8 @@ from nodemanager.core.model.world import NO_TAGS, Record
 from nodemanager.core.observe.facts import NodesAnswered, TagsAnswered
 from nodemanager.errors import CloudError
 from tests.actors.conftest import MakeRig
-from tests.actors.rig import Rig, until
+from tests.actors.rig import Rig, memory, until
 from tests.fakes.cloud import Machine
-from tests.fakes.journal import MemoryJournal
 from tests.fakes.script import fail, first
 
 pytestmark = pytest.mark.slow
@@ -163,8 +162,7 @@ def test_an_answer_is_as_old_as_its_question(make_rig: MakeRig) -> None:
     for _ in range(10):
         rig.turn(30)
         rig.store.ping(record.uuid, record.ping_secret, instance_id=machine.node.id)
-    assert isinstance(rig.journal, MemoryJournal)
-    told = [one for one in rig.journal.entries if isinstance(one, (NodesAnswered, TagsAnswered))]
+    told = [one for one in memory(rig).entries if isinstance(one, (NodesAnswered, TagsAnswered))]
     assert {type(one) for one in told} == {NodesAnswered, TagsAnswered}
     assert all(one.asked_at is not None and one.at - one.asked_at >= 40.0 for one in told)
 

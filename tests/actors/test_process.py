@@ -9,6 +9,7 @@ import threading
 import pykka
 import pytest
 
+from nodemanager.actors.messages import Beat, Decide, Stop
 from nodemanager.core.explain.explain import DRY_RUN, STANDBY
 from nodemanager.core.model.world import CloudState, Tags, WorkerState
 from nodemanager.errors import CloudError, StoreError, Throttled
@@ -161,8 +162,6 @@ def test_stop_waits_for_what_is_in_the_air_and_begins_nothing(make_rig: MakeRig)
     done_when: list[int] = []
 
     def stop_meanwhile() -> None:
-        from nodemanager.actors.messages import Stop
-
         if rig.cloud.calls["create"] == 1:
             rig.system.daemon.tell(Stop("test", lambda: done_when.append(len(rig.nodes))))
 
@@ -183,8 +182,6 @@ def test_stop_is_not_kept_waiting_by_an_answer_to_an_order_since_expired(
     rig.fleet.add_node(age=10 * HOUR)
 
     def long_pause() -> None:
-        from nodemanager.actors.messages import Decide, Stop
-
         rig.clock.advance(100)
         rig.system.daemon.tell(Decide())
         rig.system.daemon.tell(Stop("test", lambda: rig.stopped.append("done")))
@@ -203,8 +200,6 @@ def test_a_stop_after_set_ups_expired_in_the_queue_ends_as_any_other(make_rig: M
     stopping = threading.Event()
 
     def sleep_and_stop() -> None:
-        from nodemanager.actors.messages import Beat, Decide, Stop
-
         rig.clock.advance(960)
         rig.system.daemon.tell(Decide())
         rig.system.daemon.tell(Stop("SIGTERM", lambda: rig.stopped.append("done")))
@@ -353,16 +348,14 @@ def test_an_unknown_message_is_a_bug_and_not_swallowed(make_rig: MakeRig) -> Non
 # Late answers.
 
 
+def much_later(rig: Rig) -> None:
+    rig.clock.advance(200)
+    rig.system.daemon.tell(Decide())
+
+
 def test_a_set_up_that_expires_and_answers_late_harms_nothing(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=1, max_nodes=2, action_timeout=120)
-
-    def much_later() -> None:
-        from nodemanager.actors.messages import Decide
-
-        rig.clock.advance(200)
-        rig.system.daemon.tell(Decide())
-
-    rig.cloud.on("create", first(much_later))
+    rig.cloud.on("create", first(lambda: much_later(rig)))
     rig.start()
     rig.turn(10)
     assert rig.lines("flight.expired", action="setup")
@@ -374,14 +367,7 @@ def test_a_destroy_that_expires_and_answers_late_still_frees_the_slot(make_rig: 
     rig = make_rig(min_nodes=0, max_nodes=2, action_timeout=120)
     rig.fleet.state = WorkerState.IDLE
     _, record = rig.fleet.add_node(age=10 * HOUR)
-
-    def much_later() -> None:
-        from nodemanager.actors.messages import Decide
-
-        rig.clock.advance(200)
-        rig.system.daemon.tell(Decide())
-
-    rig.cloud.on("destroy", first(much_later))
+    rig.cloud.on("destroy", first(lambda: much_later(rig)))
     rig.start()
     rig.turn(600)
     assert rig.lines("flight.expired", action="shutdown")

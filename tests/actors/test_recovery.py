@@ -24,7 +24,7 @@ from nodemanager.errors import CloudError, StoreError
 from nodemanager.journal.api import PASSED_OVER_AFTER, Intent, IntentKind
 from nodemanager.journal.kept import BREAKER, MARKS
 from tests.actors.conftest import MakeRig
-from tests.actors.rig import Rig, restart, until
+from tests.actors.rig import Rig, memory, restart, until
 from tests.cases import cases
 from tests.core import build
 from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first, lose
@@ -40,8 +40,7 @@ AT_DEATH: dict[int, MemoryJournal] = {}
 
 def now_of(rig: Rig) -> MemoryJournal:
     """The journal as it is at this moment on the disk."""
-    journal = rig.journal
-    assert isinstance(journal, MemoryJournal)
+    journal = memory(rig)
     return copy.deepcopy(journal, {id(journal.clock): journal.clock})
 
 
@@ -713,12 +712,11 @@ def test_a_breaker_that_opened_before_the_journal_could_be_read_outlives_the_run
     for _ in range(8):
         rig.fleet.add_node(age=10 * HOUR)
     rig.cloud.always("ask", fail(CloudError("timeout")))
-    assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.fail("the disk is away")
+    memory(rig).fail("the disk is away")
     rig.start()
     rig.cloud.machines.clear()
     until(rig, "breaker.opened", within=120)
-    rig.journal.heal()
+    memory(rig).heal()
     until(rig, "journal.healed", within=120)
     rig.kill()
     restart(rig)
@@ -739,8 +737,7 @@ def test_a_breaker_stays_open_as_long_though_our_wall_clock_stepped_before_a_boo
     until(rig, "breaker.opened", within=120)
     rig.kill()
     step_our_wall_alone(rig, HOUR)
-    assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.boot_id = "boot-2"
+    memory(rig).boot_id = "boot-2"
     restart(rig)
     rig.turn(400)
     assert rig.summary()["breaker"] != "closed"
@@ -757,12 +754,11 @@ def test_nothing_is_freed_before_breaker_and_holds_could_be_read(make_rig: MakeR
     rig = make_rig(min_nodes=0, backlog="clean")
     held, leaked = (rig.store.add_leaked(slot, quiet_for=3 * HOUR) for slot in (40, 41))
     keep_holds(rig, held.uuid)
-    assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.fault = lambda call: "locked" if call == "kept operator_marks" else None
+    memory(rig).fault = lambda call: "locked" if call == "kept operator_marks" else None
     rig.start()
     rig.turn(600)
     assert rig.store.calls["clean"] == 0
-    rig.journal.heal()
+    memory(rig).heal()
     until(rig, "record.cleaned", within=120, record=leaked.uuid)
     rig.turn(300)
     assert rig.store.rows[held.uuid].slot_number is not None
@@ -823,8 +819,7 @@ def test_what_an_unread_journal_may_keep_is_not_called_undone_already(
     machine, record = rig.fleet.add_node(age=10 * HOUR)
     ids = {Verb.RELEASE: record.uuid, Verb.RUN: machine.node.id, Verb.RESUME: None}
     keep_holds(rig, record.uuid)
-    assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.fail("the disk is full")
+    memory(rig).fail("the disk is full")
     rig.start()
     rig.turn(120)
     said: list[Reply] = []
@@ -833,7 +828,7 @@ def test_what_an_unread_journal_may_keep_is_not_called_undone_already(
     ((result, text),) = [(one.result, one.text) for one in said]
     assert result is Result.FAILED
     assert "the disk is full" in text
-    rig.journal.heal()
+    memory(rig).heal()
     rig.turn(120)
     rig.system.daemon.tell(Ordered(Command(verb, "anna", "", ids[verb]), said.append))
     rig.flush()
@@ -865,14 +860,13 @@ def test_a_step_of_the_stores_clock_over_a_restart_makes_no_record_stale(
     rig.turn(300)
     rig.kill()
     rig.store.skew += 2 * HOUR
-    assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.boot_id = boot
+    memory(rig).boot_id = boot
     if is_read_late:
-        rig.journal.fail("the disk is away")
+        memory(rig).fail("the disk is away")
     restart(rig)
     if is_read_late:
         rig.turn(300)
-        rig.journal.heal()
+        memory(rig).heal()
     rig.turn(1200)
     assert rig.store.rows[record.uuid].slot_number is not None
     until(rig, "record.cleaned", within=3 * HOUR, record=record.uuid)
@@ -890,8 +884,7 @@ def test_a_step_of_our_wall_clock_before_a_boot_makes_no_slot_late(
     step_our_wall_alone(rig, step)
     rig.turn(300)
     rig.kill()
-    assert isinstance(rig.journal, MemoryJournal)
-    rig.journal.boot_id = "boot-2"
+    memory(rig).boot_id = "boot-2"
     restart(rig)
     until(rig, "record.cleaned", within=HOUR, record=record.uuid)
 
@@ -899,8 +892,7 @@ def test_a_step_of_our_wall_clock_before_a_boot_makes_no_slot_late(
 def test_the_clocks_are_kept_only_when_they_are_news(make_rig: MakeRig) -> None:
     rig = make_rig()
     saved = []
-    journal = rig.journal
-    assert isinstance(journal, MemoryJournal)
+    journal = memory(rig)
     journal.fault = lambda call: saved.append(call) if call == "keep clocks" else None
     rig.start()
     rig.turn(HOUR)

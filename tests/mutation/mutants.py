@@ -419,7 +419,7 @@ MUTANTS = (
         "        return node.state is CloudState.TERMINATED, None\n",
         "        return node.state is CloudState.TERMINATED, state.denied_at\n",
         "tests/core/judge/test_shutdown.py::"
-        "test_a_sighting_between_two_denials_starts_the_count_of_denials_again_d3",
+        "test_no_such_node_is_gone_when_asked_twice_past_visible_after_d3",
     ),
     TextMutant(
         "P6",

@@ -347,14 +347,19 @@ def planned_since(made: World, jobs: int = 0) -> None:
     made.last = ordered_by
 
 
-def test_demand_that_falls_while_one_over_max_nodes_is_on_its_way_is_news_d12_d2() -> None:
+@cases("planned", {"at-once": False, "after-a-plan-that-lacked-one": True})
+def test_demand_that_falls_while_one_over_max_nodes_is_on_its_way_is_news_d12_d2(
+    planned: bool,
+) -> None:
     made = idle_pool()
     one_over_max(made)
     made.plan()
     (node_id,) = made.destroyed
     order = made.shutdown_order(node_id)
-    made.flags |= waiting(NODES - 1)
     flights = {node_id: Flight("shutdown:idle", made.now)}
+    if planned:
+        made.plan(node_flights=flights)
+    made.flags |= waiting(NODES - 1)
     made.plan(node_flights=flights)
     found = ShutdownEvidence(made.record(node_id.removeprefix("i-")))
     snapshot = made.snapshot(node_flights=flights)
@@ -379,22 +384,6 @@ def test_one_over_max_nodes_goes_though_demand_wants_more_than_may_be_d2() -> No
     assert confirm_shutdown(order, found, snapshot, made.settings, wanted=wanted).kind is (
         Kind.SHUTDOWN
     )
-
-
-def test_demand_that_falls_after_a_plan_that_lacked_one_is_news_d12_d2() -> None:
-    made = idle_pool()
-    one_over_max(made)
-    made.plan()
-    (node_id,) = made.destroyed
-    order = made.shutdown_order(node_id)
-    flights = {node_id: Flight("shutdown:idle", made.now)}
-    made.plan(node_flights=flights)
-    made.flags |= waiting(NODES - 1)
-    made.plan(node_flights=flights)
-    found = ShutdownEvidence(made.record(node_id.removeprefix("i-")))
-    snapshot = made.snapshot(node_flights=flights)
-    said = confirm_shutdown(order, found, snapshot, made.settings, wanted=False)
-    assert (said.kind, said.reason) == (Kind.KEEP, Reason.IDLE_WORD_OLD)
 
 
 def test_one_on_its_way_out_stays_where_max_nodes_leaves_room_again_d2() -> None:

@@ -98,17 +98,23 @@ def test_o1_a_drained_node_is_never_shut_down_while_it_may_be_busy(
     assert made.destroyed == [NODE]
 
 
-def test_o1_another_node_is_booted_for_one_that_drains() -> None:
-    """No new work is meant for it, so it is no supply; it exists, and counts against max_nodes."""
-    made = live(WorkerState.BUSY, min_nodes=1, max_nodes=2, sizes=(SMALL,))
+@cases(
+    ("state", "mark"),
+    {"drains-o1": (WorkerState.BUSY, DRAIN), "is-cordoned-o5": (WorkerState.IDLE, CORDON)},
+)
+def test_another_node_is_booted_for_one_that_no_new_work_is_meant_for_o1_o5(
+    state: WorkerState, mark: dict[str, Any]
+) -> None:
+    """It is no supply; it exists, and counts against max_nodes."""
+    made = live(state, min_nodes=1, max_nodes=2, sizes=(SMALL,))
     made.flags["slots"] = 10
     made.plan()
     assert made.booted == []
-    marked(made, **DRAIN)
+    marked(made, **mark)
     assert made.booted == ["small"]
     made.with_settings(max_nodes=1)
     made.plan()
-    assert made.booted == []
+    assert (made.booted, made.destroyed) == ([], [])
 
 
 def test_o1_an_old_word_that_a_node_is_idle_drains_nothing() -> None:
@@ -292,17 +298,6 @@ def test_o5_a_cordoned_node_is_kept_whatever_it_says_and_serves_nobody(
     measures = made.of_node(NODE).measures
     assert measures is not None
     assert (measures["by"], measures["cause"]) == ("ann", "new image")
-
-
-def test_o5_another_node_is_booted_for_a_cordoned_one_and_it_counts_against_max_nodes() -> None:
-    made = live(WorkerState.IDLE, min_nodes=1, max_nodes=2, sizes=(SMALL,))
-    made.flags["slots"] = 10
-    marked(made, **CORDON)
-    assert made.booted == ["small"]
-    made.with_settings(max_nodes=1)
-    made.plan()
-    assert made.booted == []
-    assert made.destroyed == []
 
 
 def test_o5_a_cordoned_node_that_falls_silent_is_kept_and_counts_for_d9() -> None:

@@ -438,13 +438,7 @@ def test_the_cap_defers_the_youngest_and_says_so_c10() -> None:
     assert [made.of_record(f"r{n}").reason for n in (0, 1)] == [Reason.CAP_REACHED] * 2
     assert made.of_record("r0").kind is Kind.DEFER
     assert made.last.deferred == 2
-
-
-def test_cleans_in_flight_use_up_the_cap_c10() -> None:
-    made = world(max_cleans_per_cycle=3)
-    for number in range(5):
-        made.add_record(f"r{number}", quiet=8000.0 + 100.0 * number)
-    made.settle()
+    # Those in flight use it up.
     made.plan(record_flights={f"r{n}": Flight("clean", made.now) for n in (3, 4)})
     assert made.cleaned == ["r2"]
 

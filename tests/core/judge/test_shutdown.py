@@ -233,17 +233,14 @@ def test_silence_while_the_store_does_not_answer_destroys_nothing_d8() -> None:
     assert verdict(made) == (Kind.KEEP, Reason.SILENT_WITHIN_WINDOW)
 
 
-def test_a_store_that_comes_back_after_long_gives_nodes_a_whole_window_d8() -> None:
+@cases("restarts", {"the-store-comes-back": False, "a-restart": True})
+def test_after_a_time_that_nobody_watched_silent_nodes_have_a_whole_window_d8(
+    restarts: bool,
+) -> None:
     made = live(WorkerState.BUSY)
     made.advance(20_000.0)
-    silent(made, 7000.0)
-    assert made.destroyed == []
-
-
-def test_a_restart_over_old_silent_nodes_destroys_none_before_a_window_d8() -> None:
-    made = live(WorkerState.BUSY)
-    made.advance(20_000.0)
-    made.restart()
+    if restarts:
+        made.restart()
     silent(made, 7000.0)
     assert made.destroyed == []
     silent(made, 400.0)
@@ -486,15 +483,27 @@ def test_only_terminated_is_gone_d3(answer: CloudState, is_gone: bool) -> None:
     assert answered(made, asking, node("r1", state=answer))[0] is is_gone
 
 
-def test_no_such_node_is_gone_when_asked_twice_past_visible_after_d3() -> None:
+@cases(
+    ("answers", "expected"),
+    {
+        "twice": (((None, 0.0), (None, 29.0), (None, 1.0)), [False, False, True]),
+        "a-sighting-between-them-begins-anew": (
+            ((None, 0.0), (node("r1"), 20.0), (None, 20.0), (None, 31.0)),
+            [False, False, False, True],
+        ),
+    },
+)
+def test_no_such_node_is_gone_when_asked_twice_past_visible_after_d3(
+    answers: tuple[tuple[CloudNode | None, float], ...], expected: list[bool]
+) -> None:
     made = idle()
     asking = Asking(made.shutdown_order("i-r1"), made.now)
     are_gone = []
-    for wait in (0.0, 29.0, 1.0):
+    for answer, wait in answers:
         made.advance(wait)
-        is_gone, asking = answered(made, asking, None)
+        is_gone, asking = answered(made, asking, answer)
         are_gone.append(is_gone)
-    assert are_gone == [False, False, True]
+    assert are_gone == expected
 
 
 def test_no_such_node_says_nothing_of_a_young_node_d3() -> None:
@@ -574,17 +583,6 @@ def test_an_incarnation_tells_the_order_whose_record_it_is_c20() -> None:
     made = idle()
     order = made.shutdown_order("i-r1")
     assert (order.record, order.incarnation) == ("r1", incarnation_of("r1"))
-
-
-def test_a_sighting_between_two_denials_starts_the_count_of_denials_again_d3() -> None:
-    made = idle()
-    asking = Asking(made.shutdown_order("i-r1"), made.now)
-    are_gone = []
-    for answer, wait in ((None, 0.0), (node("r1"), 20.0), (None, 20.0), (None, 31.0)):
-        made.advance(wait)
-        is_gone, asking = answered(made, asking, answer)
-        are_gone.append(is_gone)
-    assert are_gone == [False, False, False, True]
 
 
 def test_the_time_behind_our_own_fence_is_no_silence_d8_c12() -> None:

@@ -10,14 +10,13 @@ import pytest
 from nodemanager.core.execute.expectations import expected_again, still_expected, waiting_claims
 from nodemanager.core.execute.news import NodeExpected
 from nodemanager.core.model.annotations import PAUSE, Mark
-from nodemanager.core.model.breaker import Cause
+from nodemanager.core.model.breaker import Breaker, Cause
 from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT
 from nodemanager.core.model.world import NO_TAGS, CloudNode, CloudState, Tags, WorkerState
 from nodemanager.core.observe.history import explained
 from nodemanager.core.observe.snapshot import Expected, Flight
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
-from nodemanager.core.safety import breaker as breakers
 from tests.cases import cases
 from tests.core.build import World, claim, deny, in_vain, node, pinging_round, world
 
@@ -180,7 +179,11 @@ def test_one_that_was_there_is_there_until_denied_though_its_record_was_missing_
     assert made.of_record("r1").reason is not Reason.LISTING_SHORT
 
 
-def test_without_an_instance_id_it_is_asked_for_by_tag():
+@cases(
+    ("life", "reason"),
+    {"its-own": (1, Reason.LISTING_SHORT), "another-lifes": (0, Reason.PINGING_UNLISTED)},
+)
+def test_without_an_instance_id_it_is_asked_for_by_tag(life: int, reason: Reason):
     made = world()
     made.add_record("r1", instance_id=None)
     for _ in range(2):
@@ -188,23 +191,10 @@ def test_without_an_instance_id_it_is_asked_for_by_tag():
         made.change("r1", last_ping_at=made.store_now, modified_at=made.store_now)
         made.round()
     assert (made.last.ask, made.last.ask_tagged) == ((), ("r1",))
-    made.answer_tags({"r1": (node("r1"),)})
+    made.answer_tags({"r1": (node("r1", life=life),)})
     made.advance(1.0)
     made.plan()
-    assert made.of_record("r1").reason is Reason.LISTING_SHORT
-
-
-def test_another_lifes_node_found_by_tag_is_not_its_own():
-    made = world()
-    made.add_record("r1", instance_id=None)
-    for _ in range(2):
-        made.advance(60.0)
-        made.change("r1", last_ping_at=made.store_now, modified_at=made.store_now)
-        made.round()
-    made.answer_tags({"r1": (node("r1", life=0),)})
-    made.advance(1.0)
-    made.plan()
-    assert made.of_record("r1").reason is Reason.PINGING_UNLISTED
+    assert made.of_record("r1").reason is reason
 
 
 @cases(
@@ -704,6 +694,7 @@ def test_time_in_which_the_store_did_not_answer_is_no_silence_d8_d13():
         "just below the cap": ({"destroyed_lately": 4}, ["i-r1"]),
         "in flight": ({"record_flights": {"r1": Flight("clean", 0.0)}}, []),
         "gone": ({"gone": {"i-r1": 1e9}}, []),
+        "breaker": ({"breaker": Breaker(Cause.WRITES_FAIL)}, []),
     },
 )
 def test_what_forbids_any_shutdown_forbids_this_one_d9_d13(
@@ -714,14 +705,6 @@ def test_what_forbids_any_shutdown_forbids_this_one_d9_d13(
     made.flags |= flags
     again(made)
     assert made.destroyed == expected
-
-
-def test_an_open_breaker_forbids_it_d13():
-    made, born = overdue()
-    made.answer({"i-r1": born})
-    made.breaker = breakers.opened(made.breaker, Cause.WRITES_FAIL, frozenset(), made.now, {})
-    again(made)
-    assert made.destroyed == []
 
 
 def test_what_the_cloud_said_before_it_was_gone_is_forgotten_d13():

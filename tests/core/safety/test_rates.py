@@ -79,9 +79,13 @@ def test_those_of_more_than_ten_minutes_ago_are_not_counted() -> None:
     assert causes(made) == {Cause.CLEAN_RATE}
 
 
-def test_what_an_operator_has_looked_at_is_not_counted_again() -> None:
+@pytest.mark.parametrize("restarts", [False, True], ids=["same-run", "next-run"])
+def test_what_an_operator_has_looked_at_is_not_counted_again(restarts: bool) -> None:
     made = leaked(101)
     made.breaker = breakers.reset(made.breaker, made.now)
+    if restarts:
+        made.history = replace(made.history, eligible={})
+        made.breaker = replace(made.breaker, looked_at=float("-inf"))
     made.round()
     assert not made.breaker.is_open
     assert len(made.cleaned) == 5
@@ -111,16 +115,6 @@ def test_records_are_counted_while_it_is_open_for_another_cause() -> None:
     more(made, 101)
     made.settle()
     assert causes(made) == {Cause.FALSE_CLEAN, Cause.CLEAN_RATE}
-
-
-def test_what_an_operator_has_looked_at_is_not_counted_by_the_next_run_either() -> None:
-    made = leaked(101)
-    made.breaker = breakers.reset(made.breaker, made.now)
-    made.history = replace(made.history, eligible={})
-    made.breaker = replace(made.breaker, looked_at=float("-inf"))
-    made.round()
-    assert not made.breaker.is_open
-    assert len(made.cleaned) == 5
 
 
 def test_what_waited_to_be_freed_and_could_not_be_for_a_while_is_no_newer() -> None:
