@@ -19,8 +19,7 @@ DOORS = (
         "sql/database.py",
         "    connection.text_factory = _text\n",
         "",
-        "tests/registry/test_foreign_rows.py::"
-        "test_an_unfit_row_is_unreadable_and_kept_and_hides_no_other",
+        "tests/registry/test_foreign_rows.py::test_an_unfit_row_is_unreadable_and_kept_and_hides_no_other",
     ),
     TextMutant(
         "T7",

@@ -32,8 +32,7 @@ GUARDS = (
         "actors/daemon/context.py",
         "undecided=waits",
         "undecided=False",
-        "tests/actors/test_long_decisions.py::"
-        "test_who_has_the_answer_to_an_order_is_not_shown_the_time_before_it",
+        "tests/actors/test_long_decisions.py::test_who_has_the_answer_to_an_order_is_not_shown_the_time_before_it",
     ),
     # No shorter window without evidence.
     TextMutant(
@@ -59,8 +58,7 @@ GUARDS = (
         "core/judge/nodes.py",
         "if not oldest < stamp <= newest or heard",
         "if heard",
-        f"{_BEFORE}"
-        "test_a_word_that_grows_old_between_two_decisions_is_none_however_lately_it_was_seen",
+        f"{_BEFORE}test_a_word_that_grows_old_between_two_decisions_is_none_however_lately_it_was_seen",
     ),
     TextMutant(
         "L4",
@@ -111,8 +109,7 @@ GUARDS = (
         "core/judge/idle.py",
         "if stamp is not None and clock.age(stamp, now) < -CLOCK_STEP_S - clock.error_s:",
         "if False:",
-        "tests/core/judge/test_idle.py::"
-        "test_a_word_from_the_future_says_not_whether_it_came_before_demand_fell_d12_t1",
+        "tests/core/judge/test_idle.py::test_a_word_from_the_future_says_not_whether_it_came_before_demand_fell_d12_t1",
     ),
     TextMutant(
         "B5",
@@ -120,8 +117,7 @@ GUARDS = (
         "core/safety/boot_loops.py",
         "if life is not None and life in loops.counted:",
         "if False:",
-        "tests/actors/test_context.py::"
-        "test_a_life_that_a_late_list_shows_after_its_end_failed_to_boot_once_b5",
+        "tests/actors/test_context.py::test_a_life_that_a_late_list_shows_after_its_end_failed_to_boot_once_b5",
     ),
     TextMutant(
         "D12",
@@ -169,8 +165,7 @@ GUARDS = (
         "core/plan/errands.py",
         "            and life_of.reported_at is None\n",
         "",
-        "tests/core/plan/test_errands.py::"
-        "test_a_name_is_not_marked_down_that_may_be_anybodys_by_now_u8_b2",
+        "tests/core/plan/test_errands.py::test_a_name_is_not_marked_down_that_may_be_anybodys_by_now_u8_b2",
     ),
     TextMutant(
         "T6",
@@ -178,8 +173,7 @@ GUARDS = (
         "core/plan/errands.py",
         "min(listing.started_at, records.started_at)",
         "records.started_at",
-        "tests/core/plan/test_errands.py::"
-        "test_a_scheduler_listing_from_before_the_clean_marks_nothing_t6",
+        "tests/core/plan/test_errands.py::test_a_scheduler_listing_from_before_the_clean_marks_nothing_t6",
     ),
     TextMutant(
         "D9",
@@ -187,8 +181,7 @@ GUARDS = (
         "core/judge/nodes.py",
         "since_s > settings.boot_fail_after / 2 and",
         "since_s > settings.boot_fail_after and",
-        "tests/core/safety/test_waves.py::"
-        "test_nodes_that_lose_their_records_one_by_one_are_a_wave_before_the_first_is_due_d9",
+        "tests/core/safety/test_waves.py::test_nodes_that_lose_their_records_one_by_one_are_a_wave_before_the_first_is_due_d9",
     ),
     TextMutant(
         "D12",
@@ -196,8 +189,7 @@ GUARDS = (
         "core/plan/orders.py",
         "before is not None or word.is_set_aside or may",
         "before is not None or may",
-        "tests/core/execute/test_dispatch.py::"
-        "test_what_an_admin_drained_is_not_drained_by_us_too_d12",
+        "tests/core/execute/test_dispatch.py::test_what_an_admin_drained_is_not_drained_by_us_too_d12",
     ),
     TextMutant(
         "D11",
@@ -205,8 +197,7 @@ GUARDS = (
         "core/judge/nodes.py",
         "if kill is None or subject.node.tags.pool is None:",
         "if kill is None:",
-        "tests/core/judge/test_marked_nodes.py::"
-        "test_no_order_of_an_operator_touches_a_node_without_a_tag_d11_o2",
+        "tests/core/judge/test_marked_nodes.py::test_no_order_of_an_operator_touches_a_node_without_a_tag_d11_o2",
     ),
     TextMutant(
         "D3",
@@ -214,8 +205,7 @@ GUARDS = (
         "core/observe/signs.py",
         "    age_s = min(age_s, clock.age(created_at, now))\n",
         "",
-        "tests/core/judge/test_shutdown.py::"
-        "test_a_wall_clock_that_is_ahead_makes_no_young_node_gone_d3_t1",
+        "tests/core/judge/test_shutdown.py::test_a_wall_clock_that_is_ahead_makes_no_young_node_gone_d3_t1",
     ),
     TextMutant(
         "D8",
@@ -223,8 +213,7 @@ GUARDS = (
         "core/observe/history.py",
         "            and not record.fenced\n",
         "",
-        "tests/core/judge/test_shutdown.py::"
-        "test_the_time_behind_our_own_fence_is_no_silence_d8_c12",
+        "tests/core/judge/test_shutdown.py::test_the_time_behind_our_own_fence_is_no_silence_d8_c12",
     ),
     TextMutant(
         "U10",
@@ -241,8 +230,7 @@ GUARDS = (
         "        and any(node.id not in going for node in history.nodes_by_record"
         ".get(record.uuid, ()))\n",
         "        and history.nodes_by_record.get(record.uuid, ())\n",
-        "tests/core/judge/test_scheduled.py::"
-        "test_our_own_destroys_are_no_collapse_of_the_schedulers_listing_l3",
+        "tests/core/judge/test_scheduled.py::test_our_own_destroys_are_no_collapse_of_the_schedulers_listing_l3",
     ),
     TextMutant(
         "D3",
@@ -250,8 +238,7 @@ GUARDS = (
         "core/judge/nodes.py",
         "snapshot.gone.get(node.id, -1.0) >= facts.listed_at or was_ended",
         "was_ended",
-        "tests/core/plan/test_plan.py::"
-        "test_a_node_that_is_known_to_be_gone_takes_no_place_though_it_is_listed_d3",
+        "tests/core/plan/test_plan.py::test_a_node_that_is_known_to_be_gone_takes_no_place_though_it_is_listed_d3",
     ),
     # The cloud will take the node (D18).
     TextMutant(
@@ -268,8 +255,7 @@ GUARDS = (
         "core/judge/nodes.py",
         "WorkerState.BUSY: Verdict(Kind.KEEP, waits,",
         "WorkerState.BUSY: Verdict(Kind.SHUTDOWN, goes,",
-        "tests/core/judge/test_cloud_notice.py::"
-        "test_one_that_may_be_busy_is_left_to_its_job_until_the_cloud_ends_it[busy]",
+        "tests/core/judge/test_cloud_notice.py::test_one_that_may_be_busy_is_left_to_its_job_until_the_cloud_ends_it[busy]",
     ),
     TextMutant(
         "D18",
@@ -278,8 +264,7 @@ GUARDS = (
         "            seen.counts = seen.surplus_if_idle = False\n        return seen\n\n"
         "    def _checked(",
         "        return seen\n\n    def _checked(",
-        "tests/core/judge/test_cloud_notice.py::"
-        "test_a_hold_is_stronger_and_it_is_no_supply_all_the_same",
+        "tests/core/judge/test_cloud_notice.py::test_a_hold_is_stronger_and_it_is_no_supply_all_the_same",
     ),
     TextMutant(
         "D18",
@@ -287,8 +272,7 @@ GUARDS = (
         "core/plan/destroy.py",
         "off = _not_taken(order, record) if is_noticed else",
         "off = None if is_noticed else",
-        "tests/core/judge/test_cloud_notice.py::"
-        "test_right_before_the_destroy_its_notice_and_its_own_word_are_read_again_d2",
+        "tests/core/judge/test_cloud_notice.py::test_right_before_the_destroy_its_notice_and_its_own_word_are_read_again_d2",
     ),
     TextMutant(
         "D18",
@@ -296,8 +280,7 @@ GUARDS = (
         "records/pings.py",
         "    if said.why is None:\n        return\n",
         "",
-        "tests/contract/test_notice_contract.py::"
-        "test_it_stands_until_a_ping_says_otherwise[sqlite]",
+        "tests/contract/test_notice_contract.py::test_it_stands_until_a_ping_says_otherwise[sqlite]",
     ),
     TextMutant(
         "D18",
@@ -305,8 +288,7 @@ GUARDS = (
         "records/wire.py",
         "WORDS = (*STATE, NOTICE, NOTICE_AT)",
         "WORDS = STATE",
-        "tests/contract/test_notice_contract.py::"
-        "test_the_next_life_of_a_record_has_no_notice[sqlite]",
+        "tests/contract/test_notice_contract.py::test_the_next_life_of_a_record_has_no_notice[sqlite]",
     ),
     TextMutant(
         "D11",
@@ -314,8 +296,7 @@ GUARDS = (
         "core/judge/nodes.py",
         "return record is not None and record.notice is not None and node.tags.pool is not None",
         "return record is not None and record.notice is not None",
-        "tests/core/judge/test_cloud_notice.py::"
-        "test_an_untagged_node_is_never_drained_nor_destroyed_d11",
+        "tests/core/judge/test_cloud_notice.py::test_an_untagged_node_is_never_drained_nor_destroyed_d11",
     ),
     # What an order waits for has changed.
     TextMutant(
@@ -388,8 +369,7 @@ GUARDS = (
         "core/execute/pre_write_check.py",
         "    if _was_pinged_since(order, record):\n",
         "    if False:\n",
-        "tests/core/execute/test_last_look.py::"
-        "test_a_record_that_changed_since_its_plan_is_kept_c11",
+        "tests/core/execute/test_last_look.py::test_a_record_that_changed_since_its_plan_is_kept_c11",
     ),
     # A live record is freed or used.
     TextMutant(
@@ -406,8 +386,7 @@ GUARDS = (
         "core/execute/writes.py",
         "    elif not (isinstance(effect, LiftFence) and answer is None):\n",
         "    else:\n",
-        "tests/actors/test_writes.py::"
-        "test_a_fence_that_needs_no_lift_does_not_say_that_writes_work",
+        "tests/actors/test_writes.py::test_a_fence_that_needs_no_lift_does_not_say_that_writes_work",
     ),
     TextMutant(
         "B3",
@@ -439,8 +418,7 @@ GUARDS = (
         "core/observe/unlisted.py",
         "        if now - answer.said_at > settings.poll_stale_after:\n",
         "        if False:\n",
-        "tests/core/observe/test_unlisted.py::"
-        "test_denials_that_nobody_repeats_any_more_are_no_unbroken_ones_p6_a1",
+        "tests/core/observe/test_unlisted.py::test_denials_that_nobody_repeats_any_more_are_no_unbroken_ones_p6_a1",
     ),
     TextMutant(
         "C2",
@@ -448,8 +426,7 @@ GUARDS = (
         "core/execute/pre_write_check.py",
         "if is_up_in_scheduler(record, snapshot, settings) and not",
         "if False and not",
-        "tests/core/execute/test_last_look.py::"
-        "test_a_node_that_the_scheduler_hears_since_the_plan_keeps_its_record_c2",
+        "tests/core/execute/test_last_look.py::test_a_node_that_the_scheduler_hears_since_the_plan_keeps_its_record_c2",
     ),
     TextMutant(
         "C10",
@@ -476,8 +453,7 @@ GUARDS = (
         "(snapshot.unknown_destroys and not is_ours)",
         "is_ours = record.uuid in snapshot.drain_orders\n"
         "    return node_id in snapshot.late_destroys or not is_ours",
-        "tests/core/judge/test_idle.py::"
-        "test_a_drained_node_stays_so_only_while_a_destroy_may_hit_it_d12[nothing-may-hit-it]",
+        "tests/core/judge/test_idle.py::test_a_drained_node_stays_so_only_while_a_destroy_may_hit_it_d12[nothing-may-hit-it]",
     ),
     TextMutant(
         "P6",
@@ -486,8 +462,7 @@ GUARDS = (
         "        if absence is None or absence.incarnation != record.incarnation:\n"
         "            continue\n",
         "        if absence is None:\n            continue\n",
-        "tests/core/observe/test_unlisted.py::"
-        "test_the_absence_of_a_former_life_is_not_that_of_the_next_p6",
+        "tests/core/observe/test_unlisted.py::test_the_absence_of_a_former_life_is_not_that_of_the_next_p6",
     ),
     # Data, secrets, operators.
     TextMutant(
@@ -496,8 +471,7 @@ GUARDS = (
         "actors/daemon/decisions.py",
         "        self._operators.questions.before_plan()\n",
         "",
-        "tests/actors/test_operators.py::"
-        "test_an_order_on_a_node_that_only_the_next_listing_shows_is_of_that_node[drain]",
+        "tests/actors/test_operators.py::test_an_order_on_a_node_that_only_the_next_listing_shows_is_of_that_node[drain]",
     ),
     TextMutant(
         "O1",
@@ -505,8 +479,7 @@ GUARDS = (
         "actors/daemon/command_answers.py",
         "node = node_shown(self._context.history, node_id)\n",
         "node = self._context.history.present.get(node_id)\n",
-        "tests/actors/test_operators.py::"
-        "test_an_order_on_a_node_that_only_an_answer_shows_is_of_that_node[drain]",
+        "tests/actors/test_operators.py::test_an_order_on_a_node_that_only_an_answer_shows_is_of_that_node[drain]",
     ),
     TextMutant(
         "O1",
@@ -514,8 +487,7 @@ GUARDS = (
         "actors/daemon/operators.py",
         "self._questions.mark(said, node_id, replaced=earlier)",
         "self._questions.mark(said, node_id)",
-        "tests/actors/test_operators.py::"
-        "test_an_order_in_the_place_of_another_while_no_listing_shows_the_node_is_of_that_node",
+        "tests/actors/test_operators.py::test_an_order_in_the_place_of_another_while_no_listing_shows_the_node_is_of_that_node",
     ),
     TextMutant(
         "O5",
@@ -539,8 +511,7 @@ GUARDS = (
         "core/plan/leftovers.py",
         "if not absence.has_settled(settings):",
         "if absence.listings < settings.absent_listings:",
-        "tests/core/plan/test_leftovers.py::"
-        "test_an_absence_that_has_settled_releases_what_a_node_pins_d4_c5",
+        "tests/core/plan/test_leftovers.py::test_an_absence_that_has_settled_releases_what_a_node_pins_d4_c5",
     ),
     TextMutant(
         "D4",
@@ -548,8 +519,7 @@ GUARDS = (
         "core/plan/leftovers.py",
         "if node_id in claimed and not is_fresh else None",
         "if False else None",
-        "tests/core/plan/test_leftovers.py::"
-        "test_a_node_whose_record_is_not_free_is_asked_for_before_what_it_pins_is_released_d4_d13",
+        "tests/core/plan/test_leftovers.py::test_a_node_whose_record_is_not_free_is_asked_for_before_what_it_pins_is_released_d4_d13",
     ),
     TextMutant(
         "D4",
@@ -557,8 +527,7 @@ GUARDS = (
         "core/plan/leftovers.py",
         "any(not one.is_absent for one in answer.nodes)",
         "not answer.nodes",
-        "tests/core/plan/test_leftovers.py::"
-        "test_a_node_that_no_listing_shows_and_the_cloud_does_keeps_what_it_pins_d13[it-lives]",
+        "tests/core/plan/test_leftovers.py::test_a_node_that_no_listing_shows_and_the_cloud_does_keeps_what_it_pins_d13[it-lives]",
     ),
     TextMutant(
         "D4",
@@ -566,8 +535,7 @@ GUARDS = (
         "core/plan/leftovers.py",
         "history.present.keys() | {node.id for node in history.partial}",
         "history.present.keys()",
-        "tests/core/plan/test_leftovers.py::"
-        "test_a_node_that_is_seen_again_is_absent_no_more_c5[False]",
+        "tests/core/plan/test_leftovers.py::test_a_node_that_is_seen_again_is_absent_no_more_c5[False]",
     ),
     TextMutant(
         "C5",
@@ -575,8 +543,7 @@ GUARDS = (
         "core/observe/listing_history.py",
         "if self.gap_s > settings.poll_stale_after:",
         "if False:",
-        "tests/core/plan/test_leftovers.py::"
-        "test_a_gap_that_a_reload_makes_too_long_counts_no_more_c5_s6",
+        "tests/core/plan/test_leftovers.py::test_a_gap_that_a_reload_makes_too_long_counts_no_more_c5_s6",
     ),
     TextMutant(
         "D4",
@@ -609,8 +576,7 @@ GUARDS = (
         "core/observe/ended.py",
         " or _lives_on(record, history)",
         "",
-        "tests/core/observe/test_ended.py::"
-        "test_one_whose_twin_lives_has_not_ended_its_life_and_the_twin_counts_off_the_list_u1",
+        "tests/core/observe/test_ended.py::test_one_whose_twin_lives_has_not_ended_its_life_and_the_twin_counts_off_the_list_u1",
     ),
     TextMutant(
         "U14",
@@ -618,8 +584,7 @@ GUARDS = (
         "schedulers/slurm/power.py",
         "return node.wanted and had_joined",
         "return False",
-        "tests/schedulers/test_slurm_power.py::"
-        "test_what_waits_for_the_machine_after_one_that_had_joined_is_left_alone_u14",
+        "tests/schedulers/test_slurm_power.py::test_what_waits_for_the_machine_after_one_that_had_joined_is_left_alone_u14",
     ),
     TextMutant(
         "U14",
@@ -627,8 +592,7 @@ GUARDS = (
         "core/execute/shutdown.py",
         "had_joined=life is not None and not life.waits,",
         "had_joined=False,",
-        "tests/core/execute/test_mark_down.py::"
-        "test_what_the_scheduler_waits_for_is_the_next_machine_of_one_that_had_joined_u14",
+        "tests/core/execute/test_mark_down.py::test_what_the_scheduler_waits_for_is_the_next_machine_of_one_that_had_joined_u14",
     ),
     TextMutant(
         "D9",
@@ -636,8 +600,7 @@ GUARDS = (
         "core/observe/nodes_since.py",
         " or (says_down and not before.says_down)",
         "",
-        "tests/core/safety/test_waves.py::"
-        "test_a_silent_node_that_comes_back_and_says_down_turns_with_those_who_say_so_then_d9",
+        "tests/core/safety/test_waves.py::test_a_silent_node_that_comes_back_and_says_down_turns_with_those_who_say_so_then_d9",
     ),
     TextMutant(
         "B3",
@@ -645,8 +608,7 @@ GUARDS = (
         "journal/kept.py",
         "own or kept",
         "kept",
-        "tests/actors/test_recovery.py::"
-        "test_a_breaker_that_opened_before_the_journal_could_be_read_outlives_the_run_b3",
+        "tests/actors/test_recovery.py::test_a_breaker_that_opened_before_the_journal_could_be_read_outlives_the_run_b3",
     ),
     TextMutant(
         "U13",
@@ -654,8 +616,7 @@ GUARDS = (
         "core/plan/availability.py",
         "_at_once(limits, settings) // 2)",
         "_at_once(limits, settings))",
-        "tests/core/plan/test_throttling.py::"
-        "test_throttling_halves_how_many_run_and_leaves_one_u13",
+        "tests/core/plan/test_throttling.py::test_throttling_halves_how_many_run_and_leaves_one_u13",
     ),
     TextMutant(
         "U13",
@@ -663,8 +624,7 @@ GUARDS = (
         "core/plan/availability.py",
         "if at < limits.throttled_until:",
         "if False:",
-        "tests/core/plan/test_throttling.py::"
-        "test_what_was_sent_before_it_was_throttled_halves_nothing_again_u13",
+        "tests/core/plan/test_throttling.py::test_what_was_sent_before_it_was_throttled_halves_nothing_again_u13",
     ),
     TextMutant(
         "U13",
@@ -680,8 +640,7 @@ GUARDS = (
         "actors/workers/worker_pool.py",
         "if paced and self._running > self.at_once():",
         "if False:",
-        "tests/actors/test_worker_pool.py::"
-        "test_a_step_for_which_too_many_run_waits_in_its_own_place_u13",
+        "tests/actors/test_worker_pool.py::test_a_step_for_which_too_many_run_waits_in_its_own_place_u13",
     ),
     TextMutant(
         "C12",
@@ -689,8 +648,7 @@ GUARDS = (
         "core/operate/backlog.py",
         "    if is_touched(item.id, seen.snapshot):",
         "    if False:",
-        "tests/core/operate/test_backlog.py::"
-        "test_a_listing_from_before_our_own_clean_ended_changes_no_item_c12",
+        "tests/core/operate/test_backlog.py::test_a_listing_from_before_our_own_clean_ended_changes_no_item_c12",
     ),
     TextMutant(
         "U13",
@@ -698,8 +656,7 @@ GUARDS = (
         "app/wiring.py",
         "tuple(RecordCleanerActor.start(context) for _ in range(settings.max_creates))",
         "(RecordCleanerActor.start(context),)",
-        "tests/actors/test_many_cleans.py::"
-        "test_sixteen_cleans_run_at_once_and_the_daemon_answers_meanwhile_u13",
+        "tests/actors/test_many_cleans.py::test_sixteen_cleans_run_at_once_and_the_daemon_answers_meanwhile_u13",
     ),
     TextMutant(
         "U13",
@@ -707,8 +664,7 @@ GUARDS = (
         "core/execute/effects.py",
         "return effect.not_after is not None",
         "return False",
-        "tests/actors/test_many_cleans.py::"
-        "test_a_clean_that_waits_for_a_worker_does_not_call_a_cloud_that_wants_fewer_calls_d6",
+        "tests/actors/test_many_cleans.py::test_a_clean_that_waits_for_a_worker_does_not_call_a_cloud_that_wants_fewer_calls_d6",
     ),
     TextMutant(
         "C11",
@@ -716,8 +672,7 @@ GUARDS = (
         "actors/workers/workers.py",
         "if effect.not_after is not None:",
         "if False:",
-        "tests/actors/test_many_cleans.py::"
-        "test_an_order_that_waited_until_it_was_void_costs_no_request_c11",
+        "tests/actors/test_many_cleans.py::test_an_order_that_waited_until_it_was_void_costs_no_request_c11",
     ),
     TextMutant(
         "C11",
@@ -725,8 +680,7 @@ GUARDS = (
         "core/plan/due.py",
         "if capped <= in_time else",
         "if True else",
-        "tests/core/judge/test_records.py::"
-        "test_no_more_cleans_are_under_way_than_the_workers_do_while_an_order_stands_c11",
+        "tests/core/judge/test_records.py::test_no_more_cleans_are_under_way_than_the_workers_do_while_an_order_stands_c11",
     ),
     TextMutant(
         "C20",
@@ -734,8 +688,7 @@ GUARDS = (
         "core/execute/clean.py",
         "(Reason.DENIED_TOO_EARLY, Reason.ORDER_EXPIRED, Reason.STOPPING)",
         "(Reason.DENIED_TOO_EARLY, Reason.STOPPING)",
-        "tests/core/execute/explored/test_clean.py::"
-        "test_no_living_nodes_record_is_freed_and_no_fence_is_left_whatever_happens",
+        "tests/core/execute/explored/test_clean.py::test_no_living_nodes_record_is_freed_and_no_fence_is_left_whatever_happens",
     ),
     TextMutant(
         "U13",
@@ -743,8 +696,7 @@ GUARDS = (
         "core/execute/setup.py",
         "if limits.quota is not None and planned_at <= limits.quota_at:",
         "if False:",
-        "tests/actors/test_many_creates.py::"
-        "test_a_quota_is_met_by_few_creates_in_vain_then_by_a_probe_u13",
+        "tests/actors/test_many_creates.py::test_a_quota_is_met_by_few_creates_in_vain_then_by_a_probe_u13",
     ),
     TextMutant(
         "U13",
@@ -752,8 +704,7 @@ GUARDS = (
         "core/execute/setup.py",
         "        case Throttled() if not state.tries:\n",
         "        case Throttled() if False:\n",
-        "tests/actors/test_many_creates.py::"
-        "test_a_throttled_create_keeps_its_claim_and_is_sent_again_u13",
+        "tests/actors/test_many_creates.py::test_a_throttled_create_keeps_its_claim_and_is_sent_again_u13",
     ),
     TextMutant(
         "O5",
@@ -761,8 +712,7 @@ GUARDS = (
         "core/model/annotations.py",
         "(self.kept and is_unsaid)",
         "False",
-        "tests/core/judge/test_marked_nodes.py::"
-        "test_o5_a_cordon_stays_on_a_node_whose_tags_were_taken_and_a_drain_does_not",
+        "tests/core/judge/test_marked_nodes.py::test_o5_a_cordon_stays_on_a_node_whose_tags_were_taken_and_a_drain_does_not",
     ),
     TextMutant(
         "O5",
@@ -770,8 +720,7 @@ GUARDS = (
         "core/plan/destroy.py",
         "listed is not None and mark.is_on(listed.tags.incarnation)",
         "False",
-        "tests/core/execute/test_still_due.py::"
-        "test_a_cordon_set_on_the_next_node_of_an_id_stops_the_destroy_of_the_one_before_o5",
+        "tests/core/execute/test_still_due.py::test_a_cordon_set_on_the_next_node_of_an_id_stops_the_destroy_of_the_one_before_o5",
     ),
     TextMutant(
         "O5",
@@ -803,8 +752,7 @@ GUARDS = (
         "core/judge/nodes.py",
         "before if snapshot.parked is None else NOTHING_BEFORE",
         "before",
-        "tests/core/plan/test_parked.py::"
-        "test_o7_a_node_is_told_to_take_no_more_work_and_after_unpark_to_take_some",
+        "tests/core/plan/test_parked.py::test_o7_a_node_is_told_to_take_no_more_work_and_after_unpark_to_take_some",
     ),
     # Two managers act for one pool.
     TextMutant(
@@ -813,8 +761,7 @@ GUARDS = (
         "actors/net.py",
         "        if not may_send():",
         "        if False:",
-        "tests/actors/test_net.py::"
-        "test_an_order_is_sent_only_while_the_lease_is_held_and_a_question_always",
+        "tests/actors/test_net.py::test_an_order_is_sent_only_while_the_lease_is_held_and_a_question_always",
     ),
     TextMutant(
         "L6",
@@ -830,8 +777,7 @@ GUARDS = (
         "lease/keeper.py",
         "sa.and_(leases.c.token == token, leases.c.renewals == renewals)",
         "leases.c.token == token",
-        "tests/lease/test_table.py::"
-        "test_one_that_nobody_renewed_is_taken_and_its_former_holder_renews_no_more",
+        "tests/lease/test_table.py::test_one_that_nobody_renewed_is_taken_and_its_former_holder_renews_no_more",
     ),
     TextMutant(
         "L6",
@@ -855,8 +801,7 @@ GUARDS = (
         "lease/keeper.py",
         "not self._is_over and ",
         "",
-        "tests/lease/test_keeper.py::"
-        "test_a_term_that_another_manager_has_ended_is_over_though_its_time_runs_on",
+        "tests/lease/test_keeper.py::test_a_term_that_another_manager_has_ended_is_over_though_its_time_runs_on",
     ),
     TextMutant(
         "L6",
@@ -906,8 +851,7 @@ GUARDS = (
         "sql/database.py",
         "        if _file_at(path) != self._opened:",
         "        if False:",
-        "tests/records/test_database.py::"
-        "test_a_file_that_is_not_the_opened_one_any_more_is_a_failure_until_it_is_back",
+        "tests/records/test_database.py::test_a_file_that_is_not_the_opened_one_any_more_is_a_failure_until_it_is_back",
     ),
     TextMutant(
         "L6",

@@ -13,8 +13,7 @@ JOINS = (
         "core/observe/ended.py",
         "else listing.started_at - since",
         "else snapshot.now - since",
-        "tests/core/judge/test_joining.py::"
-        "test_time_in_which_the_scheduler_did_not_answer_counts_for_nothing_d17",
+        "tests/core/judge/test_joining.py::test_time_in_which_the_scheduler_did_not_answer_counts_for_nothing_d17",
     ),
     TextMutant(
         "D17",
@@ -22,8 +21,7 @@ JOINS = (
         "core/plan/errands.py",
         "if is_called_gone and word.node.responds:",
         "if False:",
-        "tests/core/plan/test_errands.py::"
-        "test_a_node_that_we_called_gone_and_that_answers_is_resumed",
+        "tests/core/plan/test_errands.py::test_a_node_that_we_called_gone_and_that_answers_is_resumed",
     ),
     TextMutant(
         "B5",
@@ -31,8 +29,7 @@ JOINS = (
         "core/execute/state.py",
         "_after_failed_boot(state, gone.node_id, gone.size, life, own, settings)",
         "_after_failed_boot(state, gone.node_id, gone.size, None, own, settings)",
-        "tests/actors/test_boot_loops.py::"
-        "test_a_failed_boot_whose_record_is_freed_late_is_counted_once",
+        "tests/actors/test_boot_loops.py::test_a_failed_boot_whose_record_is_freed_late_is_counted_once",
     ),
     TextMutant(
         "D17",
@@ -209,8 +206,7 @@ JOINS = (
         "core/safety/boot_loops.py",
         "        if not is_booting(uuid, incarnation, after):\n",
         "        if True:\n",
-        "tests/actors/test_boot_loops.py::"
-        "test_a_node_that_joins_ends_the_streak_and_its_ping_does_not_b5",
+        "tests/actors/test_boot_loops.py::test_a_node_that_joins_ends_the_streak_and_its_ping_does_not_b5",
     ),
     TextMutant(
         "B5",
@@ -218,8 +214,7 @@ JOINS = (
         "core/judge/node_view.py",
         "FAILED_BOOTS = frozenset({Reason.BOOT_FAILED, Reason.NOT_JOINED})",
         "FAILED_BOOTS = frozenset({Reason.BOOT_FAILED})",
-        "tests/actors/test_boot_loops.py::"
-        "test_nodes_that_ping_and_never_join_are_ended_and_rest_like_those_that_never_ping_d17",
+        "tests/actors/test_boot_loops.py::test_nodes_that_ping_and_never_join_are_ended_and_rest_like_those_that_never_ping_d17",
     ),
     TextMutant(
         "B5",

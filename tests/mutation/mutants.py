@@ -38,8 +38,7 @@ MUTANTS = (
         "actors/report/plan_log.py",
         "            if now - logged_at < EVERY_S and notice.count < 2 * logged_count:\n",
         "            if logged_count:\n",
-        "tests/actors/test_notices.py::"
-        "test_leaked_slots_without_an_instance_id_are_told_once_a_day_with_their_command_c11",
+        "tests/actors/test_notices.py::test_leaked_slots_without_an_instance_id_are_told_once_a_day_with_their_command_c11",
     ),
     TextMutant(
         "C12",
@@ -47,8 +46,7 @@ MUTANTS = (
         "core/plan/summary.py",
         "PRUNE if settings.compare_and_set else PRUNE_BY_HAND",
         "PRUNE",
-        "tests/core/plan/test_notices.py::"
-        "test_a_store_that_can_not_compare_is_told_how_they_go_by_hand_c12",
+        "tests/core/plan/test_notices.py::test_a_store_that_can_not_compare_is_told_how_they_go_by_hand_c12",
     ),
     TextMutant(
         "U5",
@@ -56,8 +54,7 @@ MUTANTS = (
         "core/execute/setup.py",
         "claim.at - order.offset)",
         "claim.at - _stamped(order, seen).offset)",
-        "tests/core/execute/explored/test_setup.py::"
-        "test_whatever_happens_a_set_up_makes_one_node_at_the_most[client-tokens]",
+        "tests/core/execute/explored/test_setup.py::test_whatever_happens_a_set_up_makes_one_node_at_the_most[client-tokens]",
     ),
     TextMutant(
         "U5",
@@ -73,8 +70,7 @@ MUTANTS = (
         "core/execute/clean.py",
         "        return self.order.is_exception\n",
         "        return False\n",
-        "tests/actors/test_write_ahead.py::"
-        "test_killed_in_the_look_after_gone_the_slot_is_free_at_once_c20",
+        "tests/actors/test_write_ahead.py::test_killed_in_the_look_after_gone_the_slot_is_free_at_once_c20",
     ),
     TextMutant(
         "R1",
@@ -82,8 +78,7 @@ MUTANTS = (
         "actors/daemon/runner.py",
         "        if not self._journal.commit(opened, ended):\n",
         "        self._journal.commit((), ended)\n        if not self._journal.commit(opened, ()):\n",
-        "tests/actors/test_write_ahead.py::"
-        "test_a_destroy_is_concluded_only_once_its_clean_is_written_down_r1",
+        "tests/actors/test_write_ahead.py::test_a_destroy_is_concluded_only_once_its_clean_is_written_down_r1",
     ),
     TextMutant(
         "R1",
@@ -91,8 +86,7 @@ MUTANTS = (
         "actors/daemon/runner.py",
         "if key.action is Action.CLEAN and state.order.uuid in flights.destroys_of:",
         "if False:",
-        "tests/actors/test_write_ahead.py::"
-        "test_a_record_is_not_even_looked_at_before_its_node_is_gone_r1",
+        "tests/actors/test_write_ahead.py::test_a_record_is_not_even_looked_at_before_its_node_is_gone_r1",
     ),
     TextMutant(
         "U9",
@@ -100,8 +94,7 @@ MUTANTS = (
         "core/execute/setup.py",
         "    if tries and not seen.repeats_creates:\n",
         "    if True:\n",
-        "tests/actors/test_booting.py::"
-        "test_an_unclear_create_is_repeated_with_its_token_until_it_is_answered",
+        "tests/actors/test_booting.py::test_an_unclear_create_is_repeated_with_its_token_until_it_is_answered",
     ),
     TextMutant(
         "U10",
@@ -109,8 +102,7 @@ MUTANTS = (
         "core/execute/setup.py",
         "by then (U10).\n            return Step(state, (CheckImage(),))\n",
         "by then (U10).\n            return _go_on(state.order, state.record, state.tries, seen)\n",
-        "tests/actors/test_setup.py::"
-        "test_no_create_that_is_repeated_waits_for_a_worker_with_its_look_behind_it",
+        "tests/actors/test_setup.py::test_no_create_that_is_repeated_waits_for_a_worker_with_its_look_behind_it",
     ),
     TextMutant(
         "C9",
@@ -118,8 +110,7 @@ MUTANTS = (
         "core/execute/drain.py",
         "        if not is_still_due(order, answer, seen):\n",
         "        if False:\n",
-        "tests/actors/test_drain.py::"
-        "test_no_order_that_waits_for_the_worker_goes_out_after_a_hold_c9",
+        "tests/actors/test_drain.py::test_no_order_that_waits_for_the_worker_goes_out_after_a_hold_c9",
     ),
     TextMutant(
         "R1",
@@ -127,8 +118,7 @@ MUTANTS = (
         "core/execute/setup.py",
         "state.since is None or listing.started_at <= state.since:",
         "state.since is None:",
-        "tests/core/execute/explored/test_setup.py::"
-        "test_a_create_in_doubt_is_judged_on_listings_that_began_after_it_r1_u5",
+        "tests/core/execute/explored/test_setup.py::test_a_create_in_doubt_is_judged_on_listings_that_began_after_it_r1_u5",
     ),
     TextMutant(
         "C12",
@@ -144,8 +134,7 @@ MUTANTS = (
         "core/execute/recent.py",
         "        return _landed(recent, about.record, flight, now)",
         "        return recent",
-        "tests/actors/test_write_ahead.py::"
-        "test_a_claim_of_unknown_outcome_counts_until_both_listings_began_after_it_u6",
+        "tests/actors/test_write_ahead.py::test_a_claim_of_unknown_outcome_counts_until_both_listings_began_after_it_u6",
     ),
     TextMutant(
         "T1",
@@ -153,8 +142,7 @@ MUTANTS = (
         "core/observe/history.py",
         "is_first=newest is None)\n",
         "is_first=newest is None) and history.clock\n",
-        "tests/core/observe/test_clocks.py::"
-        "test_stamps_that_contradict_each_other_count_from_the_runs_first_listing_t1_c3",
+        "tests/core/observe/test_clocks.py::test_stamps_that_contradict_each_other_count_from_the_runs_first_listing_t1_c3",
     ),
     TextMutant(
         "T1",
@@ -162,8 +150,7 @@ MUTANTS = (
         "core/observe/clocks.py",
         "if clock.has_jumped and not is_first:",
         "if clock.has_jumped:",
-        "tests/core/observe/test_clocks.py::"
-        "test_a_jump_back_long_ago_explains_no_stamps_of_a_time_that_nobody_read_t1_r4",
+        "tests/core/observe/test_clocks.py::test_a_jump_back_long_ago_explains_no_stamps_of_a_time_that_nobody_read_t1_r4",
     ),
     TextMutant(
         "T1",
@@ -179,8 +166,7 @@ MUTANTS = (
         "core/observe/signs.py",
         "        if claimed_s >= -CLOCK_STEP_S:\n            return min(age_s, claimed_s)\n",
         "        return age_s\n",
-        "tests/core/observe/test_jumps.py::"
-        "test_a_node_launched_after_a_jump_is_no_older_than_its_claim",
+        "tests/core/observe/test_jumps.py::test_a_node_launched_after_a_jump_is_no_older_than_its_claim",
     ),
     TextMutant(
         "T1",
@@ -196,8 +182,7 @@ MUTANTS = (
         "core/execute/shutdown.py",
         "launched_for(order.created_at, seen.snapshot, order.claimed_at)",
         "seen.snapshot.wall - order.created_at",
-        "tests/core/observe/test_jumps.py::"
-        "test_a_denied_node_is_gone_only_visible_after_past_the_jump_d3",
+        "tests/core/observe/test_jumps.py::test_a_denied_node_is_gone_only_visible_after_past_the_jump_d3",
     ),
     TextMutant(
         "T6",
@@ -221,8 +206,7 @@ MUTANTS = (
         "core/plan/destroy.py",
         "if any(may_get_work(reported) for reported in found.scheduled):",
         "if False:",
-        "tests/core/judge/test_deleted_record.py::"
-        "test_the_scheduler_is_asked_by_its_hostname_right_before_d7_d2",
+        "tests/core/judge/test_deleted_record.py::test_the_scheduler_is_asked_by_its_hostname_right_before_d7_d2",
     ),
     TextMutant(
         "D7",
@@ -230,8 +214,7 @@ MUTANTS = (
         "core/observe/scheduled.py",
         "if (host := host_of(one)) is not None",
         "if (host := one.hostname) is not None",
-        "tests/core/judge/test_deleted_record.py::"
-        "test_a_node_that_names_no_record_may_have_the_hostname_of_one_without_a_node_d7",
+        "tests/core/judge/test_deleted_record.py::test_a_node_that_names_no_record_may_have_the_hostname_of_one_without_a_node_d7",
     ),
     TextMutant(
         "D7",
@@ -239,8 +222,7 @@ MUTANTS = (
         "core/execute/shutdown.py",
         "if order.hostname is not None else order.hostnames",
         "if order.hostname is not None else ()",
-        "tests/core/judge/test_deleted_record.py::"
-        "test_each_name_that_a_node_may_have_is_asked_for_right_before_d7_d2",
+        "tests/core/judge/test_deleted_record.py::test_each_name_that_a_node_may_have_is_asked_for_right_before_d7_d2",
     ),
     TextMutant(
         "D7",
@@ -248,8 +230,7 @@ MUTANTS = (
         "core/observe/scheduled.py",
         "return None if is_listed and _hears_another(known, history) else known.name",
         "return None if is_listed else known.name",
-        "tests/core/judge/test_deleted_record.py::"
-        "test_the_word_is_of_another_node_of_its_name_once_that_one_is_heard_d7",
+        "tests/core/judge/test_deleted_record.py::test_the_word_is_of_another_node_of_its_name_once_that_one_is_heard_d7",
     ),
     TextMutant(
         "D7",
@@ -257,8 +238,7 @@ MUTANTS = (
         "core/observe/scheduled.py",
         "else node_of(one, history.nodes_by_record, history.present) is None",
         "else False",
-        "tests/core/judge/test_deleted_record.py::"
-        "test_one_whose_hostname_nobody_knows_any_more_may_have_that_of_a_record_without_a_node_d7",
+        "tests/core/judge/test_deleted_record.py::test_one_whose_hostname_nobody_knows_any_more_may_have_that_of_a_record_without_a_node_d7",
     ),
     TextMutant(
         "B3",
@@ -266,8 +246,7 @@ MUTANTS = (
         "core/judge/false_clean.py",
         "        and not _is_from_before(records[life.record], life, history, listing.started_at)\n",
         "",
-        "tests/core/judge/test_false_clean.py::"
-        "test_a_record_as_it_was_before_its_clean_is_not_restored",
+        "tests/core/judge/test_false_clean.py::test_a_record_as_it_was_before_its_clean_is_not_restored",
     ),
     TextMutant(
         "U9",
@@ -275,8 +254,7 @@ MUTANTS = (
         "core/safety/boot_loops.py",
         "return changed(snapshot, history=history), ()",
         "return snapshot, ()",
-        "tests/core/observe/test_ended.py::"
-        "test_one_that_ended_in_its_set_up_stands_for_no_node_to_come_whoever_ended_it_u9",
+        "tests/core/observe/test_ended.py::test_one_that_ended_in_its_set_up_stands_for_no_node_to_come_whoever_ended_it_u9",
     ),
     TextMutant(
         "D7",
@@ -284,8 +262,7 @@ MUTANTS = (
         "core/observe/scheduled.py",
         "return None if is_listed and _hears_another(known, history) else known.name",
         "return None if _hears_another(known, history) else known.name",
-        "tests/core/judge/test_deleted_record.py::"
-        "test_the_name_may_be_its_own_again_once_the_other_node_is_not_listed_d7",
+        "tests/core/judge/test_deleted_record.py::test_the_name_may_be_its_own_again_once_the_other_node_is_not_listed_d7",
     ),
     TextMutant(
         "D7",
@@ -293,8 +270,7 @@ MUTANTS = (
         "core/observe/pings.py",
         " and node.started_at not in starts:",
         ":",
-        "tests/core/judge/test_deleted_record.py::"
-        "test_a_start_is_of_the_life_with_the_name_then_and_of_no_later_one_d7",
+        "tests/core/judge/test_deleted_record.py::test_a_start_is_of_the_life_with_the_name_then_and_of_no_later_one_d7",
     ),
     TextMutant(
         "D7",
@@ -302,8 +278,7 @@ MUTANTS = (
         "core/observe/pings.py",
         "    if record.last_ping_at is None and len(unknown) == 1:\n",
         "    if False:\n",
-        "tests/core/judge/test_deleted_record.py::"
-        "test_a_start_told_before_the_next_node_pinged_is_of_the_one_that_works_on_d7",
+        "tests/core/judge/test_deleted_record.py::test_a_start_told_before_the_next_node_pinged_is_of_the_one_that_works_on_d7",
     ),
     TextMutant(
         "D7",
@@ -311,8 +286,7 @@ MUTANTS = (
         "actors/daemon/recovery.py",
         "        if hostnames:\n",
         "        if False:\n",
-        "tests/actors/test_deleted_record.py::"
-        "test_a_node_at_work_outlives_its_record_and_goes_once_its_work_is_done_d7",
+        "tests/actors/test_deleted_record.py::test_a_node_at_work_outlives_its_record_and_goes_once_its_work_is_done_d7",
     ),
     TextMutant(
         "C6",
@@ -328,8 +302,7 @@ MUTANTS = (
         "core/observe/nodes_since.py",
         "elif new_records and records.started_at > max(before.cloud_ended_at, before.counted_at):",
         "elif new_records and records.started_at > before.counted_at:",
-        "tests/core/judge/test_unpaired.py::"
-        "test_a_record_listing_that_began_before_the_cloud_listing_ended_does_not_count_d7",
+        "tests/core/judge/test_unpaired.py::test_a_record_listing_that_began_before_the_cloud_listing_ended_does_not_count_d7",
     ),
     TextMutant(
         "D10",
@@ -337,8 +310,7 @@ MUTANTS = (
         "core/observe/nodes_since.py",
         "named=before.named or node_id in named",
         "named=before.named",
-        "tests/core/judge/test_unpaired.py::"
-        "test_a_doubted_listing_with_the_record_that_named_it_starts_it_again_d10_l4",
+        "tests/core/judge/test_unpaired.py::test_a_doubted_listing_with_the_record_that_named_it_starts_it_again_d10_l4",
     ),
     TextMutant(
         "D9",
@@ -346,8 +318,7 @@ MUTANTS = (
         "core/observe/nodes_since.py",
         "    if collapsed:\n",
         "    if False:\n",
-        "tests/core/safety/test_waves.py::"
-        "test_who_turned_bad_in_a_collapsed_listing_is_counted_among_all_once_they_are_listed_d9_l3",
+        "tests/core/safety/test_waves.py::test_who_turned_bad_in_a_collapsed_listing_is_counted_among_all_once_they_are_listed_d9_l3",
     ),
     TextMutant(
         "D9",
@@ -355,8 +326,7 @@ MUTANTS = (
         "core/observe/nodes_since.py",
         "is_counting = bool(history.uncounted)",
         "is_counting = False",
-        "tests/core/safety/test_waves.py::"
-        "test_who_was_destroyed_is_of_the_wave_of_who_is_counted_after_a_collapse_d9_l3",
+        "tests/core/safety/test_waves.py::test_who_was_destroyed_is_of_the_wave_of_who_is_counted_after_a_collapse_d9_l3",
     ),
     TextMutant(
         "D9",
@@ -364,8 +334,7 @@ MUTANTS = (
         "core/safety/breaker.py",
         "max(everyone, min(everyone + population.out_of_sight(), COLLAPSE_FLOOR))",
         "everyone + population.out_of_sight()",
-        "tests/core/safety/test_waves.py::"
-        "test_who_is_out_of_sight_may_be_one_of_five_and_hides_no_wave_d9",
+        "tests/core/safety/test_waves.py::test_who_is_out_of_sight_may_be_one_of_five_and_hides_no_wave_d9",
     ),
     TextMutant(
         "D6",
@@ -373,8 +342,7 @@ MUTANTS = (
         "core/plan/availability.py",
         "    if isinstance(error, errors.FamilyQuotaExceeded | errors.SpotQuotaExceeded):\n",
         "    if False:\n",
-        "tests/core/plan/test_demand.py::"
-        "test_a_quota_rests_those_whom_it_concerns_and_an_ordinary_job_boots_d6",
+        "tests/core/plan/test_demand.py::test_a_quota_rests_those_whom_it_concerns_and_an_ordinary_job_boots_d6",
     ),
     TextMutant(
         "D9",
@@ -382,8 +350,7 @@ MUTANTS = (
         "core/safety/breaker.py",
         "        for at in (ended_at, ended_at + 2 * CLOCK_STEP_S)\n",
         "        for at in (ended_at, ended_at)\n",
-        "tests/core/safety/test_waves.py::"
-        "test_a_fifth_that_may_have_been_there_makes_it_a_wave_however_many_come_later_d9",
+        "tests/core/safety/test_waves.py::test_a_fifth_that_may_have_been_there_makes_it_a_wave_however_many_come_later_d9",
     ),
     TextMutant(
         "D9",
@@ -391,8 +358,7 @@ MUTANTS = (
         "core/observe/nodes_since.py",
         "            node_id not in well\n",
         "            False\n",
-        "tests/core/safety/test_waves.py::"
-        "test_a_node_in_its_boot_grace_again_by_a_jump_is_of_the_wave_until_it_is_well_d9_t1",
+        "tests/core/safety/test_waves.py::test_a_node_in_its_boot_grace_again_by_a_jump_is_of_the_wave_until_it_is_well_d9_t1",
     ),
     TextMutant(
         "D9",
@@ -400,8 +366,7 @@ MUTANTS = (
         "core/observe/nodes_since.py",
         "node_id in leaving or at - one.found_at",
         "at - one.found_at",
-        "tests/core/safety/test_waves.py::"
-        "test_a_node_on_its_way_out_that_is_out_of_sight_for_a_while_is_of_the_wave_d9",
+        "tests/core/safety/test_waves.py::test_a_node_on_its_way_out_that_is_out_of_sight_for_a_while_is_of_the_wave_d9",
     ),
     TextMutant(
         "P4",
@@ -409,8 +374,7 @@ MUTANTS = (
         "core/observe/signs.py",
         "if (one.uuid, one.instance_id) not in former or",
         "if True or",
-        "tests/core/plan/test_demand.py::"
-        "test_a_ping_of_a_freed_lifes_node_ends_no_wait_for_the_node_that_the_next_may_get_p4_a4",
+        "tests/core/plan/test_demand.py::test_a_ping_of_a_freed_lifes_node_ends_no_wait_for_the_node_that_the_next_may_get_p4_a4",
     ),
     TextMutant(
         "D3",
@@ -418,8 +382,7 @@ MUTANTS = (
         "core/execute/shutdown.py",
         "        return node.state is CloudState.TERMINATED, None\n",
         "        return node.state is CloudState.TERMINATED, state.denied_at\n",
-        "tests/core/judge/test_shutdown.py::"
-        "test_no_such_node_is_gone_when_asked_twice_past_visible_after_d3",
+        "tests/core/judge/test_shutdown.py::test_no_such_node_is_gone_when_asked_twice_past_visible_after_d3",
     ),
     TextMutant(
         "P6",
@@ -427,8 +390,7 @@ MUTANTS = (
         "core/observe/unlisted.py",
         "    if denied is None or denied.said_at <= visible_from or is_silent:\n",
         "    if denied is None or waits_for_first_ping(record) or is_silent:\n",
-        "tests/core/observe/test_unlisted.py::"
-        "test_while_a_node_that_came_late_is_young_no_denial_counts_p6_d13",
+        "tests/core/observe/test_unlisted.py::test_while_a_node_that_came_late_is_young_no_denial_counts_p6_d13",
     ),
     TextMutant(
         "C20",
@@ -436,8 +398,7 @@ MUTANTS = (
         "core/execute/shutdown.py",
         "    if wait_s > 0:\n        return Step(Marking(order, is_asked=False)",
         "    if False:\n        return Step(Marking(order, is_asked=False)",
-        "tests/core/execute/test_mark_down.py::"
-        "test_a_killed_nodes_name_waits_until_its_twin_must_show_c20_a1",
+        "tests/core/execute/test_mark_down.py::test_a_killed_nodes_name_waits_until_its_twin_must_show_c20_a1",
     ),
     TextMutant(
         "C20",
@@ -453,8 +414,7 @@ MUTANTS = (
         "core/execute/effects.py",
         "        return record.instance_id in (None, self.node_id)\n",
         "        return True\n",
-        "tests/core/execute/test_mark_down.py::"
-        "test_the_name_is_marked_down_unless_another_instance_pings_its_record_c20",
+        "tests/core/execute/test_mark_down.py::test_the_name_is_marked_down_unless_another_instance_pings_its_record_c20",
     ),
     TextMutant(
         "D15",
@@ -462,8 +422,7 @@ MUTANTS = (
         "core/plan/rotation.py",
         "            if node_id in self.need.going and view.surplus_if_idle:\n",
         "            if False:\n",
-        "tests/core/plan/test_rotation.py::"
-        "test_none_is_replaced_in_the_plan_that_lets_another_go_d15",
+        "tests/core/plan/test_rotation.py::test_none_is_replaced_in_the_plan_that_lets_another_go_d15",
     ),
     TextMutant(
         "D15",
@@ -471,8 +430,7 @@ MUTANTS = (
         "core/plan/demand.py",
         "            if is_full and OWN_LIMITS.issuperset(reasons):\n",
         "            if reasons:\n",
-        "tests/core/plan/test_rotation.py::"
-        "test_while_the_place_of_the_one_before_is_empty_none_is_replaced_d15",
+        "tests/core/plan/test_rotation.py::test_while_the_place_of_the_one_before_is_empty_none_is_replaced_d15",
     ),
     TextMutant(
         "D15",
@@ -480,8 +438,7 @@ MUTANTS = (
         "core/plan/demand.py",
         "            return standing or next(filter(None, refusals), None)\n",
         "            return standing\n",
-        "tests/core/plan/test_rotation.py::"
-        "test_while_the_place_of_the_one_before_is_empty_none_is_replaced_d15",
+        "tests/core/plan/test_rotation.py::test_while_the_place_of_the_one_before_is_empty_none_is_replaced_d15",
     ),
     TextMutant(
         "D15",
@@ -489,8 +446,7 @@ MUTANTS = (
         "core/plan/demand.py",
         "            sizes = (size,) if left <= kept[size.name] else (size, self._cheapest())\n",
         "            sizes = (size,)\n",
-        "tests/core/plan/test_rotation.py::"
-        "test_none_goes_whose_place_min_nodes_would_fill_with_one_too_dear_d15",
+        "tests/core/plan/test_rotation.py::test_none_goes_whose_place_min_nodes_would_fill_with_one_too_dear_d15",
     ),
     TextMutant(
         "U9",
@@ -498,8 +454,7 @@ MUTANTS = (
         "core/plan/supply.py",
         "        self.unserving = self.untagged | self.denied\n",
         "        self.unserving = self.untagged\n",
-        "tests/actors/test_boots_in_vain.py::"
-        "test_without_client_tokens_nodes_come_two_polls_after_the_cloud_answers_again_u9",
+        "tests/actors/test_boots_in_vain.py::test_without_client_tokens_nodes_come_two_polls_after_the_cloud_answers_again_u9",
     ),
     TextMutant(
         "U6",
@@ -507,8 +462,7 @@ MUTANTS = (
         "core/execute/setup.py",
         "if not state.sent and seen.guarantee is Guarantee.CAS:",
         "if False:",
-        "tests/actors/test_setup.py::"
-        "test_a_claim_whose_answer_was_lost_is_released_once_it_is_listed_u6",
+        "tests/actors/test_setup.py::test_a_claim_whose_answer_was_lost_is_released_once_it_is_listed_u6",
     ),
     TextMutant(
         "U6",
@@ -516,8 +470,7 @@ MUTANTS = (
         "core/execute/setup.py",
         "if not state.sent and seen",
         "if seen",
-        "tests/core/execute/explored/test_setup.py::"
-        "test_whatever_happens_a_set_up_makes_one_node_at_the_most[none]",
+        "tests/core/execute/explored/test_setup.py::test_whatever_happens_a_set_up_makes_one_node_at_the_most[none]",
     ),
     TextMutant(
         "U6",
@@ -525,8 +478,7 @@ MUTANTS = (
         "core/plan/demand.py",
         "        trying = booted + supply.pending if limits.is_unclear else 0\n",
         "        trying = 0\n",
-        "tests/actors/test_boots_in_vain.py::"
-        "test_without_client_tokens_nodes_come_two_polls_after_the_cloud_answers_again_u9",
+        "tests/actors/test_boots_in_vain.py::test_without_client_tokens_nodes_come_two_polls_after_the_cloud_answers_again_u9",
     ),
     TextMutant(
         "U9",
@@ -534,8 +486,7 @@ MUTANTS = (
         "core/observe/unlisted.py",
         "    return snapshot.now - since > settings.visible_after\n",
         "    return False\n",
-        "tests/actors/test_boots_in_vain.py::"
-        "test_one_that_vanished_is_asked_for_by_its_id_once_it_must_be_visible_a1",
+        "tests/actors/test_boots_in_vain.py::test_one_that_vanished_is_asked_for_by_its_id_once_it_must_be_visible_a1",
     ),
     TextMutant(
         "B5",
@@ -543,8 +494,7 @@ MUTANTS = (
         "core/safety/boot_loops.py",
         "    for one in news:\n",
         "    for one in ():\n",
-        "tests/actors/test_boots_in_vain.py::"
-        "test_nodes_that_end_in_their_set_up_count_as_failed_boots_b5",
+        "tests/actors/test_boots_in_vain.py::test_nodes_that_end_in_their_set_up_count_as_failed_boots_b5",
     ),
     TextMutant(
         "B5",
@@ -560,8 +510,7 @@ MUTANTS = (
         "core/observe/ended.py",
         "absent.get(node_id) or _called_gone(record, node_id, snapshot, settings)",
         "absent.get(node_id) or True",
-        "tests/actors/test_losses.py::"
-        "test_a_node_that_no_listing_shows_is_not_lost_while_the_cloud_has_it",
+        "tests/actors/test_losses.py::test_a_node_that_no_listing_shows_is_not_lost_while_the_cloud_has_it",
     ),
     TextMutant(
         "NODE_LOST",
@@ -569,8 +518,7 @@ MUTANTS = (
         "core/safety/boot_loops.py",
         "            loops = counted(loops, one.life)",
         "            pass",
-        "tests/actors/test_losses.py::"
-        "test_a_node_that_is_lost_while_nobody_looks_is_told_once_over_restarts",
+        "tests/actors/test_losses.py::test_a_node_that_is_lost_while_nobody_looks_is_told_once_over_restarts",
     ),
     TextMutant(
         "NODE_LOST",
@@ -578,8 +526,7 @@ MUTANTS = (
         "core/observe/ended.py",
         "(freed.why, freed.node_id) == (Reason.AFTER_SHUTDOWN, node_id)",
         "False",
-        "tests/core/observe/test_ended.py::"
-        "test_one_that_we_destroyed_is_not_lost_when_a_late_list_shows_its_record_again_d3",
+        "tests/core/observe/test_ended.py::test_one_that_we_destroyed_is_not_lost_when_a_late_list_shows_its_record_again_d3",
     ),
     TextMutant(
         "NODE_LOST",
@@ -587,8 +534,7 @@ MUTANTS = (
         "core/observe/ended.py",
         "snapshot.late_destroys, sent)",
         "snapshot.late_destroys)",
-        "tests/core/observe/test_ended.py::"
-        "test_one_whose_destroy_was_sent_is_not_lost_once_its_flight_ran_out_of_time_d3",
+        "tests/core/observe/test_ended.py::test_one_whose_destroy_was_sent_is_not_lost_once_its_flight_ran_out_of_time_d3",
     ),
     TextMutant(
         "NODE_LOST",
@@ -596,8 +542,7 @@ MUTANTS = (
         "core/safety/boot_loops.py",
         "if not snapshot.journal_read:",
         "if False:",
-        "tests/core/observe/test_ended.py::"
-        "test_none_is_lost_before_it_is_known_which_ones_a_former_run_destroyed_d3",
+        "tests/core/observe/test_ended.py::test_none_is_lost_before_it_is_known_which_ones_a_former_run_destroyed_d3",
     ),
     TextMutant(
         "NODE_LOST",
@@ -605,8 +550,7 @@ MUTANTS = (
         "core/observe/listing_history.py",
         "    return ids[0] if len(ids) == 1 else None",
         "    return None",
-        "tests/core/observe/test_ended.py::"
-        "test_one_that_only_listings_named_is_asked_for_by_the_id_they_showed_d3",
+        "tests/core/observe/test_ended.py::test_one_that_only_listings_named_is_asked_for_by_the_id_they_showed_d3",
     ),
     TextMutant(
         "B5",
@@ -614,8 +558,7 @@ MUTANTS = (
         "core/plan/plan.py",
         "    snapshot, ended = nodes_ended(snapshot, settings)\n",
         "    _, ended = nodes_ended(snapshot, settings)\n",
-        "tests/core/observe/test_ended.py::"
-        "test_the_plan_that_shows_the_fifth_failure_boots_no_sixth_b5",
+        "tests/core/observe/test_ended.py::test_the_plan_that_shows_the_fifth_failure_boots_no_sixth_b5",
     ),
     TextMutant(
         "B5",
@@ -623,8 +566,7 @@ MUTANTS = (
         "core/observe/ended.py",
         "not (is_shut_down or action in BESIDE)",
         "not (is_shut_down or not action)",
-        "tests/core/observe/test_ended.py::"
-        "test_a_node_that_ended_in_its_set_up_is_told_once_whatever_else_is_in_flight_b5",
+        "tests/core/observe/test_ended.py::test_a_node_that_ended_in_its_set_up_is_told_once_whatever_else_is_in_flight_b5",
     ),
     TextMutant(
         "D16",
@@ -648,8 +590,7 @@ MUTANTS = (
         "core/plan/orders.py",
         "if uuid in snapshot.record_flights or is_touched(uuid, snapshot):",
         "if uuid in snapshot.record_flights:",
-        "tests/core/plan/test_plan.py::"
-        "test_a_record_that_was_written_since_its_listing_is_not_used_again_u1",
+        "tests/core/plan/test_plan.py::test_a_record_that_was_written_since_its_listing_is_not_used_again_u1",
     ),
     TextMutant(
         "B3",
@@ -657,8 +598,7 @@ MUTANTS = (
         "core/observe/nodes_by_record.py",
         "if node.is_absent and node.id not in present}",
         "if node.is_absent}",
-        "tests/core/safety/test_waves.py::"
-        "test_a_node_that_is_listed_as_ended_and_as_running_has_not_ended_b3_l4",
+        "tests/core/safety/test_waves.py::test_a_node_that_is_listed_as_ended_and_as_running_has_not_ended_b3_l4",
     ),
     TextMutant(
         "B3",
@@ -682,8 +622,7 @@ MUTANTS = (
         "core/judge/node_view.py",
         " or heard.before_at < clock.known_since",
         "",
-        "tests/core/safety/test_closings.py::"
-        "test_a_ping_from_before_a_jump_of_the_stores_clock_closes_no_mass_silence_t1",
+        "tests/core/safety/test_closings.py::test_a_ping_from_before_a_jump_of_the_stores_clock_closes_no_mass_silence_t1",
     ),
     TextMutant(
         "B3",
@@ -699,8 +638,7 @@ MUTANTS = (
         "core/judge/node_view.py",
         "            and view.node.state not in DYING\n",
         "",
-        "tests/core/safety/test_closings.py::"
-        "test_a_node_that_is_being_stopped_is_not_well_however_it_pings",
+        "tests/core/safety/test_closings.py::test_a_node_that_is_being_stopped_is_not_well_however_it_pings",
     ),
     TextMutant(
         "B3",
@@ -716,8 +654,7 @@ MUTANTS = (
         "core/judge/node_view.py",
         " or suspended_word(view.record, snapshot, settings))",
         ")",
-        "tests/core/judge/test_scheduled.py::"
-        "test_nodes_that_were_silent_and_are_switched_off_hold_no_mass_silence_open_b3",
+        "tests/core/judge/test_scheduled.py::test_nodes_that_were_silent_and_are_switched_off_hold_no_mass_silence_open_b3",
     ),
     TextMutant(
         "B3",
@@ -733,8 +670,7 @@ MUTANTS = (
         "core/judge/node_view.py",
         "max(since[view.node.id], lately)",
         "since[view.node.id]",
-        "tests/core/safety/test_closings.py::"
-        "test_pings_from_before_the_stores_own_silence_tell_of_no_health",
+        "tests/core/safety/test_closings.py::test_pings_from_before_the_stores_own_silence_tell_of_no_health",
     ),
     TextMutant(
         "B3",
@@ -742,8 +678,7 @@ MUTANTS = (
         "core/safety/breaker.py",
         "present[id].state in RUNS}",
         "False}",
-        "tests/core/safety/test_closings.py::"
-        "test_a_node_that_was_confirmed_as_stopped_and_runs_again_must_ping_first",
+        "tests/core/safety/test_closings.py::test_a_node_that_was_confirmed_as_stopped_and_runs_again_must_ping_first",
     ),
     TextMutant(
         "B3",
@@ -759,8 +694,7 @@ MUTANTS = (
         "core/judge/nodes.py",
         "    if silence.seen_s > silence.grace_s:\n",
         "    if False:\n",
-        "tests/core/safety/test_waves.py::"
-        "test_who_says_down_in_its_boot_grace_again_by_a_jump_is_of_the_wave_d9_t1",
+        "tests/core/safety/test_waves.py::test_who_says_down_in_its_boot_grace_again_by_a_jump_is_of_the_wave_d9_t1",
     ),
     TextMutant(
         "D9",
@@ -776,8 +710,7 @@ MUTANTS = (
         "core/safety/breaker.py",
         "    over = breaker.acquitted & (no_more | left) - history.turned.keys()\n",
         "    over = breaker.acquitted - history.turned.keys()\n",
-        "tests/core/safety/test_closings.py::"
-        "test_a_start_opens_no_mass_silence_again_that_an_operator_closed_r4",
+        "tests/core/safety/test_closings.py::test_a_start_opens_no_mass_silence_again_that_an_operator_closed_r4",
     ),
     TextMutant(
         "B3",
@@ -785,8 +718,7 @@ MUTANTS = (
         "core/safety/breaker.py",
         "    if history.cloud is not None and not _is_listing_lacking(breaker):\n",
         "    if not _is_listing_lacking(breaker):\n",
-        "tests/core/judge/test_scheduled.py::"
-        "test_a_start_closes_no_collapse_of_the_schedulers_before_the_cloud_is_listed_b3",
+        "tests/core/judge/test_scheduled.py::test_a_start_closes_no_collapse_of_the_schedulers_before_the_cloud_is_listed_b3",
     ),
     TextMutant(
         "B3",
@@ -794,8 +726,7 @@ MUTANTS = (
         "core/safety/breaker.py",
         "    if history.cloud is not None and not _is_listing_lacking(breaker):\n",
         "    if history.cloud is not None:\n",
-        "tests/core/judge/test_scheduled.py::"
-        "test_a_short_list_of_the_clouds_closes_no_collapse_of_the_schedulers_b3",
+        "tests/core/judge/test_scheduled.py::test_a_short_list_of_the_clouds_closes_no_collapse_of_the_schedulers_b3",
     ),
     TextMutant(
         "B2",
@@ -803,8 +734,7 @@ MUTANTS = (
         "core/model/breaker.py",
         "return any(part.cause in COLLAPSES for part in self.parts)",
         "return self.cause in COLLAPSES",
-        "tests/core/safety/test_breaker.py::"
-        "test_booting_stays_stopped_when_another_cause_comes_after_a_collapse_b2",
+        "tests/core/safety/test_breaker.py::test_booting_stays_stopped_when_another_cause_comes_after_a_collapse_b2",
     ),
     TextMutant(
         "C11",
@@ -812,8 +742,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "    if snapshot.history.asked and look_for_unlisted(snapshot, settings).short:\n",
         "    if False:\n",
-        "tests/core/execute/test_last_look.py::"
-        "test_a_listing_that_turned_out_short_since_the_plan_stops_the_write_c11_p6",
+        "tests/core/execute/test_last_look.py::test_a_listing_that_turned_out_short_since_the_plan_stops_the_write_c11_p6",
     ),
     TextMutant(
         "C5",
@@ -821,8 +750,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "    listed += partially_listed_as(history, order.uuid, record.instance_id)\n",
         "",
-        "tests/core/execute/test_last_look.py::"
-        "test_a_node_that_a_listing_since_the_plan_shows_keeps_the_record_c4_c11",
+        "tests/core/execute/test_last_look.py::test_a_node_that_a_listing_since_the_plan_shows_keeps_the_record_c4_c11",
     ),
     TextMutant(
         "R2",
@@ -910,8 +838,7 @@ MUTANTS = (
         "core/execute/pre_write_check.py",
         "    if settings.visible_after == 0:\n",
         "    if True:\n",
-        "tests/core/execute/test_last_look.py::"
-        "test_that_no_other_node_bears_its_uuid_counts_once_a_twin_would_be_seen_c20",
+        "tests/core/execute/test_last_look.py::test_that_no_other_node_bears_its_uuid_counts_once_a_twin_would_be_seen_c20",
     ),
     TextMutant(
         "C20",
@@ -927,8 +854,7 @@ MUTANTS = (
         "core/judge/node_view.py",
         "min(self.silent_s, self.seen_s)",
         "self.silent_s",
-        "tests/core/judge/test_shutdown.py::"
-        "test_a_silent_node_that_was_started_again_has_its_boot_grace_anew_d1_d8",
+        "tests/core/judge/test_shutdown.py::test_a_silent_node_that_was_started_again_has_its_boot_grace_anew_d1_d8",
     ),
     TextMutant(
         "D8",
@@ -936,8 +862,7 @@ MUTANTS = (
         "core/judge/nodes.py",
         "            silent_s -= late_s\n",
         "            pass\n",
-        "tests/core/judge/test_shutdown.py::"
-        "test_a_node_that_a_late_create_made_is_given_its_whole_time_to_boot_d8",
+        "tests/core/judge/test_shutdown.py::test_a_node_that_a_late_create_made_is_given_its_whole_time_to_boot_d8",
     ),
     TextMutant(
         "C11",
@@ -969,8 +894,7 @@ MUTANTS = (
         "core/safety/orders.py",
         "    if now > order.not_after:\n        return None\n",
         "",
-        "tests/core/execute/test_last_look.py::"
-        "test_a_fence_answered_after_the_orders_not_after_is_lifted_c11",
+        "tests/core/execute/test_last_look.py::test_a_fence_answered_after_the_orders_not_after_is_lifted_c11",
     ),
     TextMutant(
         "P1",
@@ -986,8 +910,7 @@ MUTANTS = (
         "core/observe/pairing.py",
         "elif ids_unique and record.instance_id is not None:",
         "elif record.instance_id is not None:",
-        "tests/core/observe/test_pairing.py::"
-        "test_without_tags_an_instance_id_pairs_where_ids_are_unique_for_ever_p1",
+        "tests/core/observe/test_pairing.py::test_without_tags_an_instance_id_pairs_where_ids_are_unique_for_ever_p1",
     ),
     TextMutant(
         "P1",
@@ -995,8 +918,7 @@ MUTANTS = (
         "core/observe/pairing.py",
         "        and record.first_ping_at >= node.created_at\n",
         "",
-        "tests/core/observe/test_pairing.py::"
-        "test_without_tags_an_instance_id_pairs_where_ids_are_unique_for_ever_p1",
+        "tests/core/observe/test_pairing.py::test_without_tags_an_instance_id_pairs_where_ids_are_unique_for_ever_p1",
     ),
     TextMutant(
         "P2",
@@ -1036,8 +958,7 @@ MUTANTS = (
         "core/plan/due.py",
         "    if trusted_clock(snapshot, settings) is None:\n        return ()\n",
         "",
-        "tests/core/execute/test_prune.py::"
-        "test_nothing_is_deleted_while_the_stores_clock_is_not_trusted_t1",
+        "tests/core/execute/test_prune.py::test_nothing_is_deleted_while_the_stores_clock_is_not_trusted_t1",
     ),
     TextMutant(
         "C10",
@@ -1045,8 +966,7 @@ MUTANTS = (
         "core/plan/due.py",
         "for clean_s, record in old[: min(surplus, room)]",
         "for clean_s, record in old[:room]",
-        "tests/core/execute/test_prune.py::"
-        "test_only_what_is_beyond_max_nodes_is_deleted_and_the_longest_clean_first",
+        "tests/core/execute/test_prune.py::test_only_what_is_beyond_max_nodes_is_deleted_and_the_longest_clean_first",
     ),
     TextMutant(
         "C9",
@@ -1142,8 +1062,7 @@ MUTANTS = (
         "core/plan/slots.py",
         "len(claiming) + len(snapshot.boots_unclaimed)",
         "len(claiming)",
-        "tests/core/plan/test_demand.py::"
-        "test_a_set_up_under_way_takes_a_slot_before_a_listing_shows_it_u7",
+        "tests/core/plan/test_demand.py::test_a_set_up_under_way_takes_a_slot_before_a_listing_shows_it_u7",
     ),
     TextMutant(
         "B1",
@@ -1159,8 +1078,7 @@ MUTANTS = (
         "core/safety/rate_limits.py",
         "if at - since <= ELIGIBLE_WINDOW_S and since > breaker.looked_at",
         "if at - since <= ELIGIBLE_WINDOW_S",
-        "tests/core/safety/test_rates.py::"
-        "test_what_could_be_freed_when_an_operator_looked_is_not_counted_b1",
+        "tests/core/safety/test_rates.py::test_what_could_be_freed_when_an_operator_looked_is_not_counted_b1",
     ),
     TextMutant(
         "B1",
@@ -1192,8 +1110,7 @@ MUTANTS = (
         "core/safety/boot_loops.py",
         "return replace(loops, sizes=sizes, pool=Streak())",
         "return replace(loops, sizes=sizes)",
-        "tests/core/safety/test_boot_loops.py::"
-        "test_a_boot_that_comes_to_something_ends_the_streak_of_its_size_and_the_pools",
+        "tests/core/safety/test_boot_loops.py::test_a_boot_that_comes_to_something_ends_the_streak_of_its_size_and_the_pools",
     ),
     TextMutant(
         "U3",
@@ -1201,8 +1118,7 @@ MUTANTS = (
         "records/wire.py",
         "if held.holds_anything and not renewed:",
         "if False:",
-        "tests/contract/test_store_contract.py::"
-        "test_a_record_that_holds_something_is_never_claimed_for_another_incarnation",
+        "tests/contract/test_store_contract.py::test_a_record_that_holds_something_is_never_claimed_for_another_incarnation",
     ),
     TextMutant(
         "T3",
@@ -1218,8 +1134,7 @@ MUTANTS = (
         "core/plan/slots.py",
         "    if node.draining:\n        return SeatUse.DRAINED\n",
         "",
-        "tests/core/plan/test_seats.py::"
-        "test_no_machine_comes_for_a_seat_that_is_up_or_set_aside_d16",
+        "tests/core/plan/test_seats.py::test_no_machine_comes_for_a_seat_that_is_up_or_set_aside_d16",
     ),
     TextMutant(
         "D16",
@@ -1227,8 +1142,7 @@ MUTANTS = (
         "core/plan/slots.py",
         "host is not None or one.uuid in self._off",
         "True",
-        "tests/core/plan/test_seats.py::"
-        "test_a_seat_that_the_scheduler_wants_already_is_not_told_so_again",
+        "tests/core/plan/test_seats.py::test_a_seat_that_the_scheduler_wants_already_is_not_told_so_again",
     ),
     TextMutant(
         "D16",
@@ -1236,8 +1150,7 @@ MUTANTS = (
         "schedulers/slurm/power.py",
         "    if node.draining and not is_drained_by_us(node):\n        return ()\n",
         "",
-        "tests/schedulers/test_slurm_power.py::"
-        "test_what_a_node_without_its_machine_is_told_and_a_foreign_drain_stays_d16",
+        "tests/schedulers/test_slurm_power.py::test_what_a_node_without_its_machine_is_told_and_a_foreign_drain_stays_d16",
     ),
     TextMutant(
         "B3",
@@ -1245,8 +1158,7 @@ MUTANTS = (
         "core/judge/false_clean.py",
         "        elif at < (breaker.reported[key].reported_at or 0.0):\n            continue\n",
         "",
-        "tests/core/judge/test_false_clean.py::"
-        "test_a_no_to_a_question_from_before_its_sign_of_life_confirms_nothing_b3",
+        "tests/core/judge/test_false_clean.py::test_a_no_to_a_question_from_before_its_sign_of_life_confirms_nothing_b3",
     ),
     TextMutant(
         "U14",
@@ -1254,8 +1166,7 @@ MUTANTS = (
         "core/execute/setup.py",
         "        return seat not in seen.wished\n",
         "        return False\n",
-        "tests/core/plan/test_seats.py::"
-        "test_a_seat_that_is_wanted_no_more_is_withdrawn_though_another_of_its_size_is_u14",
+        "tests/core/plan/test_seats.py::test_a_seat_that_is_wanted_no_more_is_withdrawn_though_another_of_its_size_is_u14",
     ),
     TextMutant(
         "U14",
@@ -1263,8 +1174,7 @@ MUTANTS = (
         "core/execute/shutdown.py",
         "(Reason.UNPAIRED, Reason.SUSPENDED)",
         "(Reason.UNPAIRED,)",
-        "tests/core/execute/test_mark_down.py::"
-        "test_a_name_that_the_scheduler_had_switched_off_may_wait_for_the_next_machine_u14",
+        "tests/core/execute/test_mark_down.py::test_a_name_that_the_scheduler_had_switched_off_may_wait_for_the_next_machine_u14",
     ),
     TextMutant(
         "U14",
@@ -1272,8 +1182,7 @@ MUTANTS = (
         "core/plan/errands.py",
         "is_news and _is_refused(record, snapshot, settings)",
         "is_news",
-        "tests/core/plan/test_errands.py::"
-        "test_what_waits_for_any_other_machine_is_left_waiting_u14",
+        "tests/core/plan/test_errands.py::test_what_waits_for_any_other_machine_is_left_waiting_u14",
     ),
     TextMutant(
         "C12",
@@ -1281,8 +1190,7 @@ MUTANTS = (
         "records/slurm.py",
         "            if node is not None and seats.is_unheard(row, node, self._relayed_ns):\n",
         "            if node is None and seats.is_unheard(row, node, self._relayed_ns):\n",
-        "tests/contract/test_seat_contract.py::"
-        "test_a_clean_judged_before_its_nodes_first_sign_of_life_is_a_conflict_c12",
+        "tests/contract/test_seat_contract.py::test_a_clean_judged_before_its_nodes_first_sign_of_life_is_a_conflict_c12",
     ),
     TextMutant(
         "D9",
@@ -1290,8 +1198,7 @@ MUTANTS = (
         "core/judge/nodes.py",
         "silent_s if _was_heard(facts, record) else None",
         "None",
-        "tests/core/safety/test_waves.py::"
-        "test_nodes_whose_store_forgot_that_they_were_heard_are_a_wave_all_the_same_d9",
+        "tests/core/safety/test_waves.py::test_nodes_whose_store_forgot_that_they_were_heard_are_a_wave_all_the_same_d9",
     ),
     TextMutant(
         "D8",
@@ -1299,8 +1206,7 @@ MUTANTS = (
         "records/slurm.py",
         "return not self._slurm.controller().has_just_started",
         "return self._slurm.controller() is not None",
-        "tests/contract/test_seat_contract.py::"
-        "test_a_slurmctld_that_has_just_started_is_no_silence_d8",
+        "tests/contract/test_seat_contract.py::test_a_slurmctld_that_has_just_started_is_no_silence_d8",
     ),
     TextMutant(
         "C12",
@@ -1324,8 +1230,7 @@ MUTANTS = (
         "records/sql.py",
         '            if rows.record_of(row).holds_anything:\n                raise StoreRefused(f"record {record.uuid} holds something again")\n',
         "",
-        "tests/contract/test_restore_contract.py::"
-        "test_a_record_that_was_claimed_since_is_not_restored",
+        "tests/contract/test_restore_contract.py::test_a_record_that_was_claimed_since_is_not_restored",
     ),
     TextMutant(
         "U8",
@@ -1333,8 +1238,7 @@ MUTANTS = (
         "records/sql.py",
         "            rows.refuse_taken(connection, before)\n",
         "",
-        "tests/contract/test_restore_contract.py::"
-        "test_a_record_whose_slot_is_anothers_by_now_is_not_restored",
+        "tests/contract/test_restore_contract.py::test_a_record_whose_slot_is_anothers_by_now_is_not_restored",
     ),
     TextMutant(
         "C12",
@@ -1342,8 +1246,7 @@ MUTANTS = (
         "records/sql.py",
         'if held.holds_anything or held.problems:\n                raise StoreRefused(f"record {record.uuid} holds something: it is not deleted")',
         'if False:\n                raise StoreRefused(f"record {record.uuid} holds something: it is not deleted")',
-        "tests/contract/test_delete_contract.py::"
-        "test_a_delete_judged_before_a_claim_is_a_conflict_and_deletes_nothing",
+        "tests/contract/test_delete_contract.py::test_a_delete_judged_before_a_claim_is_a_conflict_and_deletes_nothing",
     ),
     TextMutant(
         "C12",
@@ -1351,8 +1254,7 @@ MUTANTS = (
         "records/rows.py",
         '    if str(row["version"]) != record.version:\n',
         "    if False:\n",
-        "tests/contract/test_store_contract.py::"
-        "test_a_claim_on_a_version_that_is_gone_is_a_conflict",
+        "tests/contract/test_store_contract.py::test_a_claim_on_a_version_that_is_gone_is_a_conflict",
     ),
     TextMutant(
         "U7",
@@ -1360,8 +1262,7 @@ MUTANTS = (
         "records/rows.py",
         "nodes.c.slot_number < naming.slots, ~taken",
         "nodes.c.slot_number < naming.slots - 1, ~taken",
-        "tests/contract/test_store_contract.py::"
-        "test_slots_allotted_at_the_same_time_by_two_stores_are_all_different",
+        "tests/contract/test_store_contract.py::test_slots_allotted_at_the_same_time_by_two_stores_are_all_different",
     ),
     TextMutant(
         "L2",
@@ -1369,8 +1270,7 @@ MUTANTS = (
         "cloud/libcloud_base.py",
         "                    complete = False\n",
         "                    pass\n",
-        "tests/cloud/test_libcloud_base.py::"
-        "test_a_driver_class_takes_the_place_of_the_providers_own",
+        "tests/cloud/test_libcloud_base.py::test_a_driver_class_takes_the_place_of_the_providers_own",
     ),
     TextMutant(
         "P1",
@@ -1517,8 +1417,7 @@ MUTANTS = (
         "core/observe/scheduled.py",
         "    if word.node.wanted:\n",
         "    if False:\n",
-        "tests/core/judge/test_scheduled.py::"
-        "test_a_node_that_the_scheduler_waits_for_again_is_not_switched_off_d12",
+        "tests/core/judge/test_scheduled.py::test_a_node_that_the_scheduler_waits_for_again_is_not_switched_off_d12",
     ),
     TextMutant(
         "D8",
@@ -1526,8 +1425,7 @@ MUTANTS = (
         "core/observe/scheduled.py",
         "        heard=_waited_for(history, listing, shared),\n",
         "",
-        "tests/core/judge/test_scheduled.py::"
-        "test_no_silence_is_counted_while_the_scheduler_waits_for_a_node_that_came_d8",
+        "tests/core/judge/test_scheduled.py::test_no_silence_is_counted_while_the_scheduler_waits_for_a_node_that_came_d8",
     ),
     TextMutant(
         "D8",
@@ -1535,8 +1433,7 @@ MUTANTS = (
         "core/observe/scheduled.py",
         "        and record.uuid in history.nodes_by_record\n",
         "",
-        "tests/core/judge/test_scheduled.py::"
-        "test_the_silence_of_a_lost_node_counts_though_its_name_is_wanted_again_d8",
+        "tests/core/judge/test_scheduled.py::test_the_silence_of_a_lost_node_counts_though_its_name_is_wanted_again_d8",
     ),
     TextMutant(
         "D8",
@@ -1544,8 +1441,7 @@ MUTANTS = (
         "core/observe/scheduled.py",
         "        and heard.last_ping_at is not None\n",
         "",
-        "tests/core/judge/test_scheduled.py::"
-        "test_a_node_that_never_came_is_a_failed_boot_though_the_scheduler_waits_for_it_d8",
+        "tests/core/judge/test_scheduled.py::test_a_node_that_never_came_is_a_failed_boot_though_the_scheduler_waits_for_it_d8",
     ),
     TextMutant(
         "C7",

@@ -11,8 +11,7 @@ PLACES = (
         "core/plan/availability.py",
         "if place not in tried and not _until(size.name, place, rests) > now",
         "if place not in tried",
-        "tests/core/plan/test_places.py::"
-        "test_boots_go_to_the_first_place_and_to_the_next_while_that_rests",
+        "tests/core/plan/test_places.py::test_boots_go_to_the_first_place_and_to_the_next_while_that_rests",
     ),
     TextMutant(
         "D6",
@@ -36,8 +35,7 @@ PLACES = (
         "core/plan/availability.py",
         "size: {**rests.get(size, {}), place: until}",
         "size: {place: until}",
-        "tests/actors/test_places.py::"
-        "test_while_every_place_rests_the_boot_is_refused_and_then_tried_again",
+        "tests/actors/test_places.py::test_while_every_place_rests_the_boot_is_refused_and_then_tried_again",
     ),
     TextMutant(
         "D6",
@@ -45,8 +43,7 @@ PLACES = (
         "core/plan/availability.py",
         " + Counter(snapshot.places_to_be)",
         "",
-        "tests/core/plan/test_places.py::"
-        "test_spread_counts_listed_nodes_those_to_be_and_those_of_the_same_plan",
+        "tests/core/plan/test_places.py::test_spread_counts_listed_nodes_those_to_be_and_those_of_the_same_plan",
     ),
     TextMutant(
         "D6",
@@ -54,8 +51,7 @@ PLACES = (
         "core/plan/orders.py",
         "            nodes[place] += 1\n",
         "            pass\n",
-        "tests/core/plan/test_places.py::"
-        "test_spread_counts_listed_nodes_those_to_be_and_those_of_the_same_plan",
+        "tests/core/plan/test_places.py::test_spread_counts_listed_nodes_those_to_be_and_those_of_the_same_plan",
     ),
     TextMutant(
         "D6",
@@ -71,8 +67,7 @@ PLACES = (
         "core/plan/availability.py",
         "    if isinstance(error, errors.PlaceFull):\n",
         "    if False:\n",
-        "tests/core/plan/test_places.py::"
-        "test_only_a_full_place_rests_a_place_and_anything_else_the_size",
+        "tests/core/plan/test_places.py::test_only_a_full_place_rests_a_place_and_anything_else_the_size",
     ),
     TextMutant(
         "D6",
@@ -96,8 +91,7 @@ PLACES = (
         "core/plan/availability.py",
         "    if place is None:\n",
         "    if True:\n",
-        "tests/core/plan/test_places.py::"
-        "test_a_client_token_is_the_same_for_one_place_and_another_for_each_u9",
+        "tests/core/plan/test_places.py::test_a_client_token_is_the_same_for_one_place_and_another_for_each_u9",
     ),
     TextMutant(
         "R4",
@@ -113,8 +107,7 @@ PLACES = (
         "core/execute/state.py",
         "min(until, longest)",
         "until",
-        "tests/actors/test_places.py::"
-        "test_no_rest_outlasts_a_new_one_however_our_wall_clock_stepped_over_a_restart",
+        "tests/actors/test_places.py::test_no_rest_outlasts_a_new_one_however_our_wall_clock_stepped_over_a_restart",
     ),
     TextMutant(
         "D6",
@@ -130,8 +123,7 @@ PLACES = (
         "actors/daemon/context.py",
         "if value(after) is not value(before):",
         "if what:",
-        "tests/actors/test_places.py::"
-        "test_a_pool_without_places_writes_no_rests_even_into_a_new_journal",
+        "tests/actors/test_places.py::test_a_pool_without_places_writes_no_rests_even_into_a_new_journal",
     ),
     TextMutant(
         "D6",
@@ -155,8 +147,7 @@ PLACES = (
         "cloud/azure/order.py",
         '[:OF_INCARNATION] + (zone or "")',
         "[:OF_INCARNATION]",
-        "tests/cloud/azure/test_places.py::"
-        "test_a_machine_without_room_is_told_as_refused_once_it_is_gone_and_the_next_has_another_name",
+        "tests/cloud/azure/test_places.py::test_a_machine_without_room_is_told_as_refused_once_it_is_gone_and_the_next_has_another_name",
     ),
     TextMutant(
         "P2",
@@ -164,8 +155,7 @@ PLACES = (
         "cloud/azure/adapter.py",
         "        if left is None or failure.meaning is CloudError:\n",
         "        if left is None or failure.meaning is CloudError or left.state == DELETING:\n",
-        "tests/cloud/azure/test_places.py::"
-        "test_a_machine_without_room_is_told_as_refused_once_it_is_gone_and_the_next_has_another_name",
+        "tests/cloud/azure/test_places.py::test_a_machine_without_room_is_told_as_refused_once_it_is_gone_and_the_next_has_another_name",
     ),
     TextMutant(
         "U6",
@@ -173,8 +163,7 @@ PLACES = (
         "cloud/openstack/adapter.py",
         " or not is_no_room(server.fault)",
         "",
-        "tests/cloud/openstack/test_places.py::"
-        "test_a_server_that_boots_for_long_or_fails_otherwise_is_left_to_the_listings",
+        "tests/cloud/openstack/test_places.py::test_a_server_that_boots_for_long_or_fails_otherwise_is_left_to_the_listings",
     ),
     TextMutant(
         "D6",
@@ -182,8 +171,7 @@ PLACES = (
         "cloud/openstack/adapter.py",
         "        return GoesOn(server, made.id)\n",
         "        return server\n",
-        "tests/contract/test_answers_contract.py::"
-        "test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node_d6[openstack]",
+        "tests/contract/test_answers_contract.py::test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node_d6[openstack]",
     ),
     TextMutant(
         "P2",
@@ -191,8 +179,7 @@ PLACES = (
         "cloud/openstack/adapter.py",
         "        if server is None:\n            return Refusal",
         "        if server is None or server.state == DELETING:\n            return Refusal",
-        "tests/cloud/openstack/test_places.py::"
-        "test_a_server_without_a_host_is_told_as_refused_once_it_is_gone",
+        "tests/cloud/openstack/test_places.py::test_a_server_without_a_host_is_told_as_refused_once_it_is_gone",
     ),
     TextMutant(
         "D6",
@@ -200,7 +187,6 @@ PLACES = (
         "cloud/gce/adapter.py",
         "order.place or self.access.zone",
         "self.access.zone",
-        "tests/contract/test_answers_contract.py::"
-        "test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node_d6[gce]",
+        "tests/contract/test_answers_contract.py::test_a_full_zone_is_told_by_its_name_and_the_next_one_takes_the_node_d6[gce]",
     ),
 )

@@ -5,10 +5,7 @@ from __future__ import annotations
 from tests.mutation.catalog import TextMutant
 
 ANSWERS, PACKING = "tests/schedulers/test_slurm_answers.py", "tests/core/plan/test_packing.py"
-ON_ITS_WAY = (
-    "tests/core/plan/test_demand.py::"
-    "test_a_booting_node_is_on_its_way_to_its_job_whatever_keeps_us_from_touching_it_d16"
-)
+ON_ITS_WAY = "tests/core/plan/test_demand.py::test_a_booting_node_is_on_its_way_to_its_job_whatever_keeps_us_from_touching_it_d16"
 
 QUEUE = (
     TextMutant(
@@ -113,8 +110,7 @@ QUEUE = (
         "core/plan/demand.py",
         "        if self.names is not None and booted >= self.names.usable:\n",
         "        if False:\n",
-        "tests/core/plan/test_names.py::"
-        "test_as_many_are_booted_as_get_names_that_the_scheduler_has",
+        "tests/core/plan/test_names.py::test_as_many_are_booted_as_get_names_that_the_scheduler_has",
     ),
     TextMutant(
         "U12",
@@ -122,8 +118,7 @@ QUEUE = (
         "core/plan/slots.py",
         "        if place >= waiting:\n",
         "        if True:\n",
-        "tests/core/plan/test_names.py::"
-        "test_slots_that_are_held_or_claimed_give_their_names_to_no_other_node",
+        "tests/core/plan/test_names.py::test_slots_that_are_held_or_claimed_give_their_names_to_no_other_node",
     ),
     TextMutant(
         "L1",

@@ -11,8 +11,7 @@ SEATS = (
         "core/plan/errands.py",
         "        if node is None or node.elsewhere:\n",
         "        if node is None:\n",
-        "tests/core/plan/test_errands.py::"
-        "test_a_name_of_other_partitions_is_another_managers_matter_t3",
+        "tests/core/plan/test_errands.py::test_a_name_of_other_partitions_is_another_managers_matter_t3",
     ),
     TextMutant(
         "T3",
@@ -20,7 +19,6 @@ SEATS = (
         "core/observe/pools.py",
         "    if settings.seats:\n        adopts = True\n",
         "",
-        "tests/core/plan/test_seats.py::"
-        "test_of_two_pools_each_boots_the_seats_of_its_partitions_that_nobody_had_yet_t3",
+        "tests/core/plan/test_seats.py::test_of_two_pools_each_boots_the_seats_of_its_partitions_that_nobody_had_yet_t3",
     ),
 )

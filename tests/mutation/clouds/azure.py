@@ -67,8 +67,7 @@ AZURE = (
         "cloud/azure/adapter.py",
         "        if node is None:\n            return Outcome.UNKNOWN\n",
         "        if node is None:\n            return Outcome.GONE\n",
-        "tests/cloud/test_misbehaving.py::"
-        "test_a_node_that_vanished_is_unknown_and_not_gone_d3[azure]",
+        "tests/cloud/test_misbehaving.py::test_a_node_that_vanished_is_unknown_and_not_gone_d3[azure]",
     ),
     TextMutant(
         "T4",
@@ -100,8 +99,7 @@ AZURE = (
         "cloud/azure/adapter.py",
         '                headers={"If-None-Match": "*"},\n',
         "",
-        "tests/cloud/azure/test_deeds.py::"
-        "test_the_create_call_itself_tags_all_that_it_makes_and_ends_it_with_the_node",
+        "tests/cloud/azure/test_deeds.py::test_the_create_call_itself_tags_all_that_it_makes_and_ends_it_with_the_node",
     ),
     TextMutant(
         "P1",
@@ -117,8 +115,7 @@ AZURE = (
         "cloud/azure/adapter.py",
         "        if left is None or failure.meaning is CloudError:\n",
         "        if True:\n",
-        "tests/cloud/azure/test_misbehaving.py::"
-        "test_a_create_without_room_that_went_wrong_leaves_nothing_that_is_not_listed_u6",
+        "tests/cloud/azure/test_misbehaving.py::test_a_create_without_room_that_went_wrong_leaves_nothing_that_is_not_listed_u6",
     ),
     TextMutant(
         "U6",
@@ -126,8 +123,7 @@ AZURE = (
         "cloud/azure/adapter.py",
         "        if left is None or failure.meaning is CloudError:\n",
         "        if left is None:\n",
-        "tests/cloud/azure/test_deeds.py::"
-        "test_a_create_that_failed_for_another_reason_is_told_and_its_node_left_to_the_listings",
+        "tests/cloud/azure/test_deeds.py::test_a_create_that_failed_for_another_reason_is_told_and_its_node_left_to_the_listings",
     ),
     TextMutant(
         "U6",
@@ -135,8 +131,7 @@ AZURE = (
         "cloud/azure/adapter.py",
         "        if left.state not in (FAILED, DELETING):\n",
         "        if False:\n",
-        "tests/cloud/azure/test_deeds.py::"
-        "test_a_machine_that_runs_is_not_taken_back_whatever_its_operation_says",
+        "tests/cloud/azure/test_deeds.py::test_a_machine_that_runs_is_not_taken_back_whatever_its_operation_says",
     ),
     TextMutant(
         "U6",
@@ -144,8 +139,7 @@ AZURE = (
         "cloud/azure/wire.py",
         'str(error.get("code") or operation.get("status")), message, 500)',
         'str(error.get("code") or operation.get("status")), message, 400)',
-        "tests/cloud/azure/test_deeds.py::"
-        "test_a_create_that_failed_for_another_reason_is_told_and_its_node_left_to_the_listings",
+        "tests/cloud/azure/test_deeds.py::test_a_create_that_failed_for_another_reason_is_told_and_its_node_left_to_the_listings",
     ),
     TextMutant(
         "D6",
@@ -169,8 +163,7 @@ AZURE = (
         "cloud/sign_in.py",
         "        raise answer.of_a_proxy(text)\n",
         "        raise CloudError(text)\n",
-        "tests/cloud/azure/test_credentials.py::"
-        "test_only_entra_ids_own_no_is_a_refusal_of_the_credentials",
+        "tests/cloud/azure/test_credentials.py::test_only_entra_ids_own_no_is_a_refusal_of_the_credentials",
     ),
     TextMutant(
         "D6",
@@ -178,8 +171,7 @@ AZURE = (
         "cloud/sign_in.py",
         "    if answer.status == 429 or answer.status >= 500 or not (error or metadata):\n",
         "    if False:\n",
-        "tests/cloud/gce/test_credentials.py::"
-        "test_a_sign_in_that_fails_is_asked_once_and_is_no_refusal[role]",
+        "tests/cloud/gce/test_credentials.py::test_a_sign_in_that_fails_is_asked_once_and_is_no_refusal[role]",
     ),
     TextMutant(
         "D6",
@@ -187,8 +179,7 @@ AZURE = (
         "cloud/sign_in.py",
         "    if answer.status == 408 or str(error) in PASSING:\n",
         "    if answer.status == 408:\n",
-        "tests/cloud/gce/test_credentials.py::"
-        "test_a_sign_in_that_fails_is_asked_once_and_is_no_refusal[key]",
+        "tests/cloud/gce/test_credentials.py::test_a_sign_in_that_fails_is_asked_once_and_is_no_refusal[key]",
     ),
     TextMutant(
         "D4",

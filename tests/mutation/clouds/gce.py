@@ -59,8 +59,7 @@ GCE = (
         "cloud/gce/wire.py",
         '            self.call("zone", f"zones/{zone}")\n',
         "",
-        "tests/cloud/gce/test_listings.py::"
-        "test_a_project_that_is_not_there_is_no_evidence_about_a_node",
+        "tests/cloud/gce/test_listings.py::test_a_project_that_is_not_there_is_no_evidence_about_a_node",
     ),
     TextMutant(
         "D3",
@@ -68,8 +67,7 @@ GCE = (
         "cloud/gce/wire.py",
         "            if not refusal.is_not_found:\n                raise\n",
         "",
-        "tests/contract/test_answers_contract.py::"
-        "test_only_the_cloud_s_own_not_found_denies_a_node_d3[gce]",
+        "tests/contract/test_answers_contract.py::test_only_the_cloud_s_own_not_found_denies_a_node_d3[gce]",
     ),
     TextMutant(
         "D3",
@@ -77,8 +75,7 @@ GCE = (
         "cloud/gce/wire.py",
         "        if found.id != node_id:\n",
         "        if False:\n",
-        "tests/contract/test_answers_contract.py::"
-        "test_an_answer_about_another_node_is_no_answer[gce]",
+        "tests/contract/test_answers_contract.py::test_an_answer_about_another_node_is_no_answer[gce]",
     ),
     TextMutant(
         "D3",
@@ -86,8 +83,7 @@ GCE = (
         "cloud/gce/adapter.py",
         "        if node is None:\n            return Outcome.UNKNOWN\n        try:\n",
         "        if node is None:\n            return Outcome.GONE\n        try:\n",
-        "tests/cloud/test_misbehaving.py::"
-        "test_a_node_that_vanished_is_unknown_and_not_gone_d3[gce]",
+        "tests/cloud/test_misbehaving.py::test_a_node_that_vanished_is_unknown_and_not_gone_d3[gce]",
     ),
     TextMutant(
         "T4",
@@ -111,8 +107,7 @@ GCE = (
         "cloud/gce/order.py",
         "str(uuid.uuid5(_TOKENS, client_token))",
         "str(uuid.uuid4())",
-        "tests/cloud/gce/test_deeds.py::"
-        "test_a_create_whose_answer_was_lost_is_repeated_and_makes_one_node_u9",
+        "tests/cloud/gce/test_deeds.py::test_a_create_whose_answer_was_lost_is_repeated_and_makes_one_node_u9",
     ),
     TextMutant(
         "U9",
@@ -120,8 +115,7 @@ GCE = (
         "cloud/gce/adapter.py",
         "            if refusal.code in EXISTS:\n",
         "            if False:\n",
-        "tests/contract/test_answers_contract.py::"
-        "test_a_create_that_is_found_by_its_name_is_followed_to_its_end",
+        "tests/contract/test_answers_contract.py::test_a_create_that_is_found_by_its_name_is_followed_to_its_end",
     ),
     TextMutant(
         "P1",
@@ -137,8 +131,7 @@ GCE = (
         "cloud/gce/adapter.py",
         "                with suppress(Refusal, CloudError, OSError):\n                    begun",
         "                with suppress(OSError):\n                    begun",
-        "tests/cloud/gce/test_deeds.py::"
-        "test_an_insert_without_a_target_is_unclear_where_its_operation_cant_be_asked_for_u6",
+        "tests/cloud/gce/test_deeds.py::test_an_insert_without_a_target_is_unclear_where_its_operation_cant_be_asked_for_u6",
     ),
     TextMutant(
         "D6",
@@ -146,8 +139,7 @@ GCE = (
         "cloud/gce/adapter.py",
         "return None if is_done(operation) else pending",
         "return None if is_done(operation) else None",
-        "tests/contract/test_answers_contract.py::"
-        "test_a_create_is_answered_at_once_with_the_node_as_it_is_ordered[gce]",
+        "tests/contract/test_answers_contract.py::test_a_create_is_answered_at_once_with_the_node_as_it_is_ordered[gce]",
     ),
     TextMutant(
         "U6",
@@ -195,8 +187,7 @@ GCE = (
         "cloud/gce/leftovers.py",
         'if path is not None and attached.get("autoDelete") is not True:',
         "if path is not None:",
-        "tests/contract/test_cloud_contract.py::"
-        "test_what_a_node_pins_is_named_in_order_and_goes_after_it_d4[gce]",
+        "tests/contract/test_cloud_contract.py::test_what_a_node_pins_is_named_in_order_and_goes_after_it_d4[gce]",
     ),
     TextMutant(
         "D4",

@@ -11,8 +11,7 @@ LIBVIRT = (
         "cloud/libvirt/driver.py",
         "            return self.within(_read, domain)\n        except Exception as error:\n            if code_of(error) != NO_DOMAIN:\n                raise\n",
         "            return self.within(_read, domain)\n        except Exception:\n",
-        "tests/cloud/libvirt/test_adapter.py::"
-        "test_a_domain_that_ends_while_it_is_read_is_left_out_and_any_other_failure_ends_the_listing_l1",
+        "tests/cloud/libvirt/test_adapter.py::test_a_domain_that_ends_while_it_is_read_is_left_out_and_any_other_failure_ends_the_listing_l1",
     ),
     TextMutant(
         "D3",
@@ -20,8 +19,7 @@ LIBVIRT = (
         "cloud/libvirt/driver.py",
         "            return self.within(self.ex_live().lookupByUUIDString, node_id)\n        except Exception as error:\n            if code_of(error) != NO_DOMAIN:\n                raise\n",
         "            return self.within(self.ex_live().lookupByUUIDString, node_id)\n        except Exception:\n",
-        "tests/cloud/test_misbehaving.py::"
-        "test_a_question_is_answered_wholly_or_not_at_all[libvirt]",
+        "tests/cloud/test_misbehaving.py::test_a_question_is_answered_wholly_or_not_at_all[libvirt]",
     ),
     TextMutant(
         "D3",
@@ -29,8 +27,7 @@ LIBVIRT = (
         "cloud/libvirt/adapter.py",
         "return Outcome.GONE if driver.ex_domain(node_id) is None else Outcome.ACCEPTED",
         "return Outcome.GONE",
-        "tests/cloud/libvirt/test_adapter.py::"
-        "test_a_domain_that_is_still_there_after_its_end_is_not_gone_d3",
+        "tests/cloud/libvirt/test_adapter.py::test_a_domain_that_is_still_there_after_its_end_is_not_gone_d3",
     ),
     TextMutant(
         "D3",
@@ -38,8 +35,7 @@ LIBVIRT = (
         "cloud/libvirt/adapter.py",
         "        if domain is None:\n            return Outcome.UNKNOWN\n",
         "        if domain is None:\n            return Outcome.GONE\n",
-        "tests/cloud/test_misbehaving.py::"
-        "test_a_node_that_vanished_is_unknown_and_not_gone_d3[libvirt]",
+        "tests/cloud/test_misbehaving.py::test_a_node_that_vanished_is_unknown_and_not_gone_d3[libvirt]",
     ),
     TextMutant(
         "T4",
@@ -63,8 +59,7 @@ LIBVIRT = (
         "cloud/libvirt/adapter.py",
         'str(uuid5(OF_A_TOKEN, f"{self.pool}\\n{order.client_token}"))',
         'str(UUID(bytes=__import__("os").urandom(16)))',
-        "tests/cloud/libvirt/test_adapter.py::"
-        "test_a_create_that_hung_is_unclear_stays_listed_and_is_finished_by_its_repeat_u9",
+        "tests/cloud/libvirt/test_adapter.py::test_a_create_that_hung_is_unclear_stays_listed_and_is_finished_by_its_repeat_u9",
     ),
     TextMutant(
         "U6",
@@ -72,8 +67,7 @@ LIBVIRT = (
         "cloud/libvirt/adapter.py",
         "        if plan is None or is_lost(error):\n",
         "        if plan is None:\n",
-        "tests/cloud/libvirt/test_adapter.py::"
-        "test_a_create_that_hung_is_unclear_stays_listed_and_is_finished_by_its_repeat_u9",
+        "tests/cloud/libvirt/test_adapter.py::test_a_create_that_hung_is_unclear_stays_listed_and_is_finished_by_its_repeat_u9",
     ),
     TextMutant(
         "U6",
@@ -113,8 +107,7 @@ LIBVIRT = (
         "cloud/libvirt/errors.py",
         "    if undone and (number in NO_ROOM or _NO_ROOM.search(message)):\n",
         "    if False:\n",
-        "tests/cloud/libvirt/test_adapter.py::"
-        "test_a_full_storage_pool_is_no_capacity_and_nothing_is_left_u6",
+        "tests/cloud/libvirt/test_adapter.py::test_a_full_storage_pool_is_no_capacity_and_nothing_is_left_u6",
     ),
     TextMutant(
         "L5",
@@ -122,8 +115,7 @@ LIBVIRT = (
         "cloud/libvirt/driver.py",
         "            if self._known not in (None, self._leads_to):\n",
         "            if False:\n",
-        "tests/cloud/test_misbehaving.py::"
-        "test_another_account_is_asked_nothing_until_it_was_told_l5[libvirt]",
+        "tests/cloud/test_misbehaving.py::test_another_account_is_asked_nothing_until_it_was_told_l5[libvirt]",
     ),
     TextMutant(
         "P1a",
@@ -139,8 +131,7 @@ LIBVIRT = (
         "cloud/libvirt/domain.py",
         "        if len(found) > 1:\n",
         "        if False:\n",
-        "tests/cloud/libvirt/test_adapter.py::"
-        "test_a_domain_with_two_elements_of_ours_has_no_readable_tags_p3",
+        "tests/cloud/libvirt/test_adapter.py::test_a_domain_with_two_elements_of_ours_has_no_readable_tags_p3",
     ),
     TextMutant(
         "T3",

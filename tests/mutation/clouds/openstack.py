@@ -11,8 +11,7 @@ OPENSTACK = (
         "cloud/openstack/wire.py",
         "            yield page\n            marker",
         "            yield page\n            return\n            marker",
-        "tests/cloud/openstack/test_listings.py::"
-        "test_every_page_is_followed_though_no_link_leads_to_it",
+        "tests/cloud/openstack/test_listings.py::test_every_page_is_followed_though_no_link_leads_to_it",
     ),
     TextMutant(
         "L2",
@@ -20,8 +19,7 @@ OPENSTACK = (
         "cloud/openstack/wire.py",
         "        if unread:\n",
         "        if False:\n",
-        "tests/cloud/openstack/test_listings.py::"
-        "test_a_cell_that_is_down_makes_the_listing_incomplete",
+        "tests/cloud/openstack/test_listings.py::test_a_cell_that_is_down_makes_the_listing_incomplete",
     ),
     TextMutant(
         "L2",
@@ -29,8 +27,7 @@ OPENSTACK = (
         "cloud/openstack/wire.py",
         "                if self.server(node_id) is not None:\n",
         "                if False:\n",
-        "tests/cloud/openstack/test_listings.py::"
-        "test_beyond_one_page_a_server_that_is_not_listed_any_more_is_asked_for",
+        "tests/cloud/openstack/test_listings.py::test_beyond_one_page_a_server_that_is_not_listed_any_more_is_asked_for",
     ),
     TextMutant(
         "L2",
@@ -46,8 +43,7 @@ OPENSTACK = (
         "cloud/openstack/wire.py",
         '                raise IncompleteListing(f"GET {path}: the pages don\'t go on after {marker!r}")\n',
         "                return\n",
-        "tests/contract/test_answers_contract.py::"
-        "test_pages_that_come_again_are_no_listing[openstack]",
+        "tests/contract/test_answers_contract.py::test_pages_that_come_again_are_no_listing[openstack]",
     ),
     TextMutant(
         "L2",
@@ -55,8 +51,7 @@ OPENSTACK = (
         "cloud/openstack/wire.py",
         '                    raise IncompleteListing(f"GET {path}: {refusal}") from refusal\n',
         "                    return\n",
-        "tests/cloud/openstack/test_listings.py::"
-        "test_a_marker_that_was_deleted_meanwhile_makes_no_short_listing",
+        "tests/cloud/openstack/test_listings.py::test_a_marker_that_was_deleted_meanwhile_makes_no_short_listing",
     ),
     TextMutant(
         "D3",
@@ -64,8 +59,7 @@ OPENSTACK = (
         "cloud/openstack/errors.py",
         '    NOT_FOUND = "itemNotFound"\n',
         "    is_not_found = property(lambda self: self.status == 404)\n",
-        "tests/cloud/openstack/test_listings.py::"
-        "test_only_nova_s_own_word_means_that_a_server_does_not_exist",
+        "tests/cloud/openstack/test_listings.py::test_only_nova_s_own_word_means_that_a_server_does_not_exist",
     ),
     TextMutant(
         "D3",
@@ -73,8 +67,7 @@ OPENSTACK = (
         "cloud/openstack/errors.py",
         "    if is_json or answer.status == 401 or of_a_service:\n",
         "    if True:\n",
-        "tests/contract/test_answers_contract.py::"
-        "test_what_is_not_wholly_the_cloud_s_answer_is_no_listing[openstack]",
+        "tests/contract/test_answers_contract.py::test_what_is_not_wholly_the_cloud_s_answer_is_no_listing[openstack]",
     ),
     TextMutant(
         "D3",
@@ -82,8 +75,7 @@ OPENSTACK = (
         "cloud/openstack/adapter.py",
         "                return Outcome.UNKNOWN\n",
         "                return Outcome.GONE\n",
-        "tests/cloud/test_misbehaving.py::"
-        "test_a_node_that_vanished_is_unknown_and_not_gone_d3[openstack]",
+        "tests/cloud/test_misbehaving.py::test_a_node_that_vanished_is_unknown_and_not_gone_d3[openstack]",
     ),
     TextMutant(
         "T4",
@@ -123,8 +115,7 @@ OPENSTACK = (
         "cloud/openstack/adapter.py",
         "        except Exception:\n            # It is made",
         "        except ValueError:\n            # It is made",
-        "tests/cloud/openstack/test_deeds.py::"
-        "test_a_create_that_was_answered_stays_created_whatever_the_next_question_gives",
+        "tests/cloud/openstack/test_deeds.py::test_a_create_that_was_answered_stays_created_whatever_the_next_question_gives",
     ),
     TextMutant(
         "U6",
@@ -156,8 +147,7 @@ OPENSTACK = (
         "cloud/openstack/errors.py",
         "return refusal_of(answer.status, answer.content, answer.wait_asked_for)",
         "return refusal_of(answer.status, answer.content, None)",
-        "tests/cloud/openstack/test_listings.py::"
-        "test_the_wait_that_the_cloud_asks_for_is_passed_on",
+        "tests/cloud/openstack/test_listings.py::test_the_wait_that_the_cloud_asks_for_is_passed_on",
     ),
     TextMutant(
         "L5",
@@ -165,8 +155,7 @@ OPENSTACK = (
         "cloud/openstack/token.py",
         "        if self._told_for not in (None, token.project):\n",
         "        if False:\n",
-        "tests/cloud/openstack/test_token.py::"
-        "test_a_token_for_another_project_is_not_used_until_the_account_is_told_l5",
+        "tests/cloud/openstack/test_token.py::test_a_token_for_another_project_is_not_used_until_the_account_is_told_l5",
     ),
     TextMutant(
         "D4",
@@ -182,8 +171,7 @@ OPENSTACK = (
         "cloud/openstack/leftovers.py",
         "        if not leftover.tagged and thing.holders != {leftover.node_id}:\n",
         "        if False:\n",
-        "tests/cloud/openstack/test_leftovers.py::"
-        "test_a_port_without_a_name_that_nova_gave_back_stays",
+        "tests/cloud/openstack/test_leftovers.py::test_a_port_without_a_name_that_nova_gave_back_stays",
     ),
     TextMutant(
         "D4",

@@ -11,8 +11,7 @@ SHARED = (
         "cloud/leftovers.py",
         "return self.tags.get(POOL_TAG) == pool and bool(self.incarnation)",
         "return bool(self.incarnation)",
-        "tests/contract/test_leftovers_contract.py::"
-        "test_an_operator_s_own_things_are_never_pinned_found_or_released[gce]",
+        "tests/contract/test_leftovers_contract.py::test_an_operator_s_own_things_are_never_pinned_found_or_released[gce]",
     ),
     TextMutant(
         "D4",
@@ -20,8 +19,7 @@ SHARED = (
         "cloud/leftovers.py",
         "            if thing.incarnation not in live\n",
         "",
-        "tests/contract/test_leftovers_contract.py::"
-        "test_nothing_of_a_node_that_lives_is_released[openstack]",
+        "tests/contract/test_leftovers_contract.py::test_nothing_of_a_node_that_lives_is_released[openstack]",
     ),
     TextMutant(
         "D4",
@@ -29,8 +27,7 @@ SHARED = (
         "cloud/leftovers.py",
         "        if thing.held:\n",
         "        if False:\n",
-        "tests/contract/test_leftovers_contract.py::"
-        "test_an_operator_may_take_a_thing_out_of_our_hands[gce-on-hold]",
+        "tests/contract/test_leftovers_contract.py::test_an_operator_may_take_a_thing_out_of_our_hands[gce-on-hold]",
     ),
     TextMutant(
         "D4",
@@ -38,8 +35,7 @@ SHARED = (
         "cloud/leftovers.py",
         "        if leftover.tagged and not thing.is_ours(self.pool):\n",
         "        if False:\n",
-        "tests/contract/test_leftovers_contract.py::"
-        "test_an_operator_s_own_things_are_never_pinned_found_or_released[gce]",
+        "tests/contract/test_leftovers_contract.py::test_an_operator_s_own_things_are_never_pinned_found_or_released[gce]",
     ),
     TextMutant(
         "D4",
@@ -55,8 +51,7 @@ SHARED = (
         "cloud/leftovers.py",
         "        if states := sorted({self.state(node) for node in owners()} - {self.ENDED}):\n",
         "        if states := sorted(()):\n",
-        "tests/contract/test_leftovers_contract.py::"
-        "test_nothing_of_a_node_that_lives_is_released[gce]",
+        "tests/contract/test_leftovers_contract.py::test_nothing_of_a_node_that_lives_is_released[gce]",
     ),
     TextMutant(
         "D4",
@@ -64,8 +59,7 @@ SHARED = (
         "cloud/leftovers.py",
         '            raise LeftAlone(f"the node of {thing.what} is unknown")\n',
         "            return []\n",
-        "tests/contract/test_leftovers_contract.py::"
-        "test_a_thing_of_nobody_known_is_left_alone[gce]",
+        "tests/contract/test_leftovers_contract.py::test_a_thing_of_nobody_known_is_left_alone[gce]",
     ),
     TextMutant(
         "D4",
@@ -73,8 +67,7 @@ SHARED = (
         "cloud/leftovers.py",
         "            raise IncompleteListing(f\"find leftovers: node {node.id or '?'}: {error}\") from error\n",
         "            return str(error)[:0]\n",
-        "tests/contract/test_leftovers_contract.py::"
-        "test_a_node_whose_tags_can_t_be_read_might_own_anything[gce]",
+        "tests/contract/test_leftovers_contract.py::test_a_node_whose_tags_can_t_be_read_might_own_anything[gce]",
     ),
     TextMutant(
         "D6",
@@ -82,8 +75,7 @@ SHARED = (
         "cloud/transport.py",
         "            return Throttled(text, retry_after=self.wait_asked_for)\n",
         "            return Throttled(text)\n",
-        "tests/cloud/test_misbehaving.py::"
-        "test_each_call_passes_on_the_wait_that_it_is_asked_for_d6[gce]",
+        "tests/cloud/test_misbehaving.py::test_each_call_passes_on_the_wait_that_it_is_asked_for_d6[gce]",
     ),
     TextMutant(
         "U6",
