@@ -149,6 +149,12 @@ def _waits(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(mark) is not None for mark in ("live", "server"))
 
 
+def pytest_sessionfinish() -> None:
+    # A process that only handed the tests out, or collected them, has nothing to find at its end.
+    if not _begun:
+        gc.freeze()
+
+
 def pytest_collection_finish() -> None:
     # An exploration keeps each of its scenes: it is not to be looked at again every 700 objects.
     gc.set_threshold(20_000)
