@@ -47,7 +47,13 @@ class Uploading(Hypervisor):
 
 
 def cloud(
-    clock: Clock, *, pool: str = "mine", uri: str = URI, timeout: float = 60.0, **create: str
+    clock: Clock,
+    *,
+    pool: str = "mine",
+    uri: str = URI,
+    timeout: float = 60.0,
+    driver_class: str | None = DRIVER,
+    **create: str,
 ) -> LibcloudCloud:
     return build_cloud(
         cloud_config(
@@ -55,7 +61,7 @@ def cloud(
             credentials={"uri": uri},
             create={"storage_pool": POOL, "image": IMAGE, **create},
             clock=clock,
-            driver_class=DRIVER,
+            driver_class=driver_class,
         ),
         timeout=timeout,
     )

@@ -311,16 +311,7 @@ def test_a_hypervisor_that_takes_no_uploads_boots_nothing_and_keeps_nothing(
     hypervisor: Any,
 ) -> None:
     with (
-        closing(
-            build_cloud(
-                cloud_config(
-                    pool="mine",
-                    credentials={"uri": libvirt_driver.URI},
-                    create={"storage_pool": POOL, "image": libvirt_driver.IMAGE},
-                    clock=ManualClock(),
-                )
-            )
-        ) as cloud,
+        closing(libvirt_driver.cloud(ManualClock(), driver_class=None)) as cloud,
         pytest.raises(errors.BadRequest, match="virStorageVolUpload") as caught,
     ):
         cloud.create(order())
@@ -390,7 +381,6 @@ def test_a_call_that_hangs_is_given_up_and_the_next_ones_are_answered(hypervisor
     with closing(
         build_cloud(
             cloud_config(
-                pool="mine",
                 credentials={"uri": libvirt_driver.URI, "timeout": "1"},
                 create={"image": "x"},
                 clock=ManualClock(),
@@ -665,15 +655,5 @@ def test_a_driver_class_of_libcloud_s_own_kind_is_taken() -> None:
     from libcloud.compute.drivers.libvirt_driver import LibvirtNodeDriver
 
     dotted = f"{LibvirtNodeDriver.__module__}.{LibvirtNodeDriver.__name__}"
-    with closing(
-        build_cloud(
-            cloud_config(
-                pool="mine",
-                credentials={"uri": libvirt_driver.URI},
-                create={"image": "x"},
-                clock=ManualClock(),
-                driver_class=dotted,
-            )
-        )
-    ) as cloud:
+    with closing(libvirt_driver.cloud(ManualClock(), driver_class=dotted)) as cloud:
         assert cloud.list_nodes().complete

@@ -53,11 +53,8 @@ class ReadOnly(Uploading):
         return self.connection
 
 
-def test_a_connection_that_may_only_read_is_told(
-    hypervisor: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(libvirt_driver, "DRIVER", f"{__name__}.ReadOnly")
-    found = answers()
+def test_a_connection_that_may_only_read_is_told(hypervisor: Any) -> None:
+    found = answers(driver_class=f"{__name__}.ReadOnly")
     assert {name for name, one in found.items() if one.mark is not CheckStatus.FINE} == {
         "permission to change"
     }
