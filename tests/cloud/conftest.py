@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -78,3 +78,12 @@ def openstack() -> Iterator[OpenStackServer]:
     from tests.cloud.openstack.server import shared
 
     yield from as_new(shared())
+
+
+@pytest.fixture
+def hypervisor() -> Iterator[Any]:
+    """Another's connection to libvirt's test driver."""
+    from tests.cloud.libvirt import driver
+
+    with driver.hypervisor() as connection:
+        yield connection

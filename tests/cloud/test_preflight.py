@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +12,6 @@ from nodemanager.preflight.checks import CheckResult
 from tests.cases import cases
 from tests.cloud.files import asked, of_gce, of_libvirt, of_openstack
 from tests.cloud.gce.server import GceServer
-from tests.cloud.libvirt import driver as libvirt_driver
 from tests.cloud.openstack.server import OpenStackServer, plain
 
 pytestmark = pytest.mark.socket
@@ -21,12 +20,6 @@ DESCRIBED = "cores = 1\nram = 2048\nprice = 0.02\n"
 FITS = "cores = 1\nram = 512\nprice = 0.02\n"
 """What libvirt's test host has memory for, once."""
 NAMES = {"credentials", "listing", "tag filter", "image", "earlier pre-flight"}
-
-
-@pytest.fixture
-def libvirt() -> Iterator[str]:
-    with libvirt_driver.hypervisor():
-        yield of_libvirt()
 
 
 def fine(answers: dict[str, CheckResult]) -> None:
@@ -83,8 +76,8 @@ def test_sizes_that_can_t_be_listed_stop_no_other_check(
 
 
 @pytest.mark.server("libvirt")
-def test_a_hypervisor_is_asked(libvirt: str, tmp_path: Path) -> None:
-    answers = asked(tmp_path, "libvirt", f"{libvirt}[Size small]\n{FITS}")
+def test_a_hypervisor_is_asked(hypervisor: Any, tmp_path: Path) -> None:
+    answers = asked(tmp_path, "libvirt", f"{of_libvirt()}[Size small]\n{FITS}")
     fine(answers)
     assert answers["size small"].found.text == "1 cores, 512 MB, 0.02 an hour"
 

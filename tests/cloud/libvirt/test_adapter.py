@@ -58,12 +58,6 @@ def order(token: str = "once", *, size: Size = LARGE, tags: Tags = TAGS) -> Crea
 
 
 @pytest.fixture
-def hypervisor() -> Iterator[Any]:
-    with libvirt_driver.hypervisor() as connection:
-        yield connection
-
-
-@pytest.fixture
 def cloud(hypervisor: Any) -> Iterator[LibcloudCloud]:
     with closing(libvirt_driver.cloud(ManualClock())) as opened:
         yield opened

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -21,12 +20,6 @@ pytestmark = pytest.mark.server("libvirt")
 SMALL = Size("small", "small", cores=1, ram_mb=512, scratch_mb=1000, ram_is_given=True)
 HOST_MB = 3072
 """The memory of libvirt's test host."""
-
-
-@pytest.fixture
-def hypervisor() -> Iterator[Any]:
-    with libvirt_driver.hypervisor() as connection:
-        yield connection
 
 
 def answers(*sizes: Size, **create: str) -> dict[str, Found]:
