@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import threading
@@ -131,3 +132,41 @@ def ping_server() -> Iterator[PingServer]:
         server.server.shutdown()
         server.server.server_close()
         thread.join()
+
+
+class Node:
+    """A node with a drain hook that notes what it was run with, and says `says`."""
+
+    def __init__(self, home: Path, server: PingServer, *options: str | Path) -> None:
+        self.home, self.pings, self.options = home, server, options
+        self.hook, self.ran, self.state = home / "drain", home / "ran", home / "state"
+        (home / "ping-url").write_text(server.url())
+        self.says("drained")
+
+    def says(self, word: str, code: int = 0) -> None:
+        self.hook.write_text(f"#!/bin/sh\necho $1 >>{self.ran}\necho {word}\nexit {code}\n")
+        self.hook.chmod(0o755)
+
+    def told(self, order: str | None) -> None:
+        answer = {"drain": order is not None, "drain_order": order, "uuid": "u"}
+        self.pings.body = json.dumps(answer)
+
+    def ping(self, worker: str = "idle") -> subprocess.CompletedProcess[str]:
+        self.pings.pings.clear()
+        return ping(
+            *(*self.options, "--url-file", self.home / "ping-url", "--worker-state", worker),
+            *("--drain-hook", self.hook, "--state-directory", self.state),
+        )
+
+    @property
+    def said(self) -> list[tuple[str | None, str | None, str | None]]:
+        """Of each ping: worker_state, drain_hook, drain_order."""
+        forms = [one.form for one in self.pings.pings]
+        return [
+            (form.get("worker_state"), form.get("drain_hook"), form.get("drain_order"))
+            for form in forms
+        ]
+
+    @property
+    def hook_runs(self) -> list[str]:
+        return self.ran.read_text().split() if self.ran.exists() else []

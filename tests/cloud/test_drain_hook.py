@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -10,52 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.cases import cases
-from tests.cloud.pings import PingServer, ping
+from tests.cloud.pings import Node, PingServer
 
 NODE = Path(__file__).parents[2] / "etc/node"
 ORDER, OTHER = "00c0ffee00c0ffee", "feedfacefeedface"
 
 
-class Node:
-    """A node with a drain hook that notes what it was run with, and says `says`."""
-
-    def __init__(self, home: Path, pings: PingServer) -> None:
-        self.home, self.pings = home, pings
-        self.hook = home / "drain"
-        self.ran = home / "ran"
-        self.state = home / "state"
-        (home / "ping-url").write_text(pings.url())
-        self.says("drained")
-
-    def says(self, word: str, code: int = 0) -> None:
-        self.hook.write_text(f"#!/bin/sh\necho $1 >>{self.ran}\necho {word}\nexit {code}\n")
-        self.hook.chmod(0o755)
-
-    def told(self, order: str | None) -> None:
-        answer = {"drain": order is not None, "drain_order": order, "uuid": "u"}
-        self.pings.body = json.dumps(answer)
-
-    def ping(self, worker: str = "idle") -> subprocess.CompletedProcess[str]:
-        self.pings.pings.clear()
-        return ping(
-            *("--no-metadata", "--url-file", self.home / "ping-url", "--worker-state", worker),
-            *("--drain-hook", self.hook, "--state-directory", self.state),
-        )
-
-    @property
-    def said(self) -> list[tuple[str | None, str | None, str | None]]:
-        """Of each ping: worker_state, drain_hook, drain_order."""
-        names = ("worker_state", "drain_hook", "drain_order")
-        return [tuple(one.form.get(name) for name in names) for one in self.pings.pings]  # type: ignore[misc]  # three
-
-    @property
-    def hook_runs(self) -> list[str]:
-        return self.ran.read_text().split() if self.ran.exists() else []
-
-
 @pytest.fixture
 def node(tmp_path: Path, pings: PingServer) -> Node:
-    return Node(tmp_path, pings)
+    return Node(tmp_path, pings, "--no-metadata")
 
 
 def test_a_node_that_is_told_to_drain_does_so_and_says_so_at_once(node: Node) -> None:

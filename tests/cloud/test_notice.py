@@ -5,16 +5,14 @@ The answers of the metadata services have the form of the examples that each clo
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cases import cases
-from tests.cloud import metadata
-from tests.cloud.pings import PingServer, ping
+from tests.cloud import metadata, pings
+from tests.cloud.pings import PingServer
 
 ORDER = "00c0ffee00c0ffee"
 Notice = tuple[str | None, str | None]
@@ -39,20 +37,12 @@ def azure(kind: str, *names: str, at: str = AT) -> dict[str, Any]:
     return metadata.azure_event(kind, *names, at=at)
 
 
-class Node:
-    """A node whose metadata service has the pages of `pings`, with a drain hook."""
+class Node(pings.Node):
+    """A node whose metadata service has the pages of its ping server."""
 
-    def __init__(self, home: Path, pings: PingServer) -> None:
-        self.home, self.pings = home, pings
-        self.hook, self.ran, self.state = home / "drain", home / "ran", home / "state"
-        (home / "ping-url").write_text(pings.url())
-        self.works(False)
-        pings.pages = metadata.amazon("i-1", None)
-
-    def works(self, yes: bool) -> None:
-        word = "busy" if yes else "drained"
-        self.hook.write_text(f"#!/bin/sh\necho $1 >>{self.ran}\necho {word}\n")
-        self.hook.chmod(0o755)
+    def __init__(self, home: Path, server: PingServer) -> None:
+        super().__init__(home, server, "--metadata", server.base)
+        server.pages = metadata.amazon("i-1", None)
 
     def is_at_google(self, preempted: str, event: str) -> None:
         self.pings.pages = metadata.google("400", "soon" if preempted == "TRUE" else None, event)
@@ -60,32 +50,11 @@ class Node:
     def is_at_azure(self, *events: dict[str, Any], indent: int | None = None) -> None:
         self.pings.pages = metadata.azure_pages(*events, indent=indent)
 
-    def ping(self, worker: str = "idle") -> subprocess.CompletedProcess[str]:
-        self.pings.pings.clear()
-        return ping(
-            *("--metadata", self.pings.base, "--url-file", self.home / "ping-url"),
-            *("--worker-state", worker, "--drain-hook", self.hook),
-            *("--state-directory", self.state),
-        )
-
-    def told(self, order: str | None) -> None:
-        self.pings.body = json.dumps({"drain": order is not None, "drain_order": order})
-
     @property
     def notice(self) -> Notice:
         assert self.ping().returncode == 0
         form = self.pings.pings[-1].form
         return form.get("notice"), form.get("notice_at")
-
-    @property
-    def said(self) -> list[tuple[str | None, str | None]]:
-        """Of each ping: worker_state, drain_order."""
-        forms = [one.form for one in self.pings.pings]
-        return [(form.get("worker_state"), form.get("drain_order")) for form in forms]
-
-    @property
-    def hook_runs(self) -> list[str]:
-        return self.ran.read_text().split() if self.ran.exists() else []
 
 
 @pytest.fixture
@@ -189,17 +158,17 @@ def test_a_node_that_will_be_taken_stops_taking_work_before_anybody_tells_it(nod
     """It is often gone before an order could come; idle, as it answers none."""
     node.pings.pages[metadata.SPOT_PAGE] = TERMINATES
     node.ping()
-    assert (node.said, node.hook_runs) == ([("idle", None)], ["drain"])
-    node.works(True)
+    assert (node.said, node.hook_runs) == ([("idle", "yes", None)], ["drain"])
+    node.says("busy")
     node.ping("busy")
-    assert node.said == [("busy", None)]
+    assert node.said == [("busy", "yes", None)]
 
 
 def test_it_then_answers_the_managers_order(node: Node) -> None:
     node.pings.pages[metadata.SPOT_PAGE] = TERMINATES
     node.told(ORDER)
     node.ping()
-    assert node.said == [("idle", None), ("drained", ORDER)]
+    assert node.said == [("idle", "yes", None), ("drained", "yes", ORDER)]
 
 
 def test_it_takes_work_again_once_the_cloud_takes_the_notice_back(node: Node) -> None:
@@ -225,11 +194,11 @@ def test_a_notice_taken_back_leaves_the_managers_order_alone(node: Node) -> None
     node.ping()
     del node.pings.pages[metadata.SPOT_PAGE]
     node.ping()
-    assert node.said == [("drained", ORDER)]
+    assert node.said == [("drained", "yes", ORDER)]
     assert "resume" not in node.hook_runs
     node.told(None)
     node.ping()
-    assert node.said == [("drained", ORDER), ("idle", None)]
+    assert node.said == [("drained", "yes", ORDER), ("idle", "yes", None)]
     assert node.hook_runs[-1] == "resume"
 
 
@@ -239,7 +208,7 @@ def test_an_order_taken_back_leaves_a_node_that_will_be_taken_without_work(node:
     node.ping()
     node.told(None)
     node.ping()
-    assert node.said == [("drained", ORDER), ("idle", None)]
+    assert node.said == [("drained", "yes", ORDER), ("idle", "yes", None)]
     assert "resume" not in node.hook_runs
 
 
@@ -248,7 +217,7 @@ def test_a_node_that_cannot_keep_its_notice_pings_all_the_same(node: Node) -> No
     node.pings.pages[metadata.SPOT_PAGE] = TERMINATES
     node.state.write_text("no directory")
     done = node.ping()
-    assert (done.returncode, node.said) == (0, [("idle", None)])
+    assert (done.returncode, node.said) == (0, [("idle", "yes", None)])
     assert "can't write" in done.stderr
     assert node.pings.pings[0].form["notice"] == "spot"
     assert node.hook_runs == []
@@ -260,9 +229,9 @@ def test_a_resume_that_fails_is_tried_again_and_the_node_pings(node: Node) -> No
     del node.pings.pages[metadata.SPOT_PAGE]
     node.hook.write_text(f"#!/bin/sh\necho $1 >>{node.ran}\n[ $1 = drain ] && echo drained\n")
     done = node.ping()
-    assert (done.returncode, node.said) == (0, [("idle", None)])
+    assert (done.returncode, node.said) == (0, [("idle", "yes", None)])
     assert "resume failed" in done.stderr
-    node.works(False)
+    node.says("drained")
     node.ping()
     node.ping()
     assert node.hook_runs == ["drain", "resume", "drain", "resume"]
