@@ -114,42 +114,27 @@ def test_every_way_to_say_run(
     assert runs == [expected]
 
 
-def test_the_environment_names_the_file(
+def test_the_environment_names_the_file_and_what_is_given_goes_before_it(
     write: Write, runs: list[tuple[str, bool, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NODEMANAGER_CONFIG", str(write(name="theirs.cfg")))
     assert invoke("run").exit_code == 0
-    assert runs == [("theirs", False, False)]
-
-
-def test_what_is_given_goes_before_the_environment(
-    write: Write, runs: list[tuple[str, bool, bool]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NODEMANAGER_CONFIG", str(write(name="theirs.cfg")))
     assert invoke("run", "--config", write(name="mine.cfg")).exit_code == 0
-    assert runs == [("mine", False, False)]
+    assert runs == [("theirs", False, False), ("mine", False, False)]
 
 
-def test_the_only_file_in_etc_is_taken(
-    write: Write, runs: list[tuple[str, bool, bool]], tmp_path: Path
-) -> None:
-    (tmp_path / "etc").mkdir()
-    write(name="etc/only.cfg")
-    assert invoke("run").exit_code == 0
-    assert runs == [("only", False, False)]
-
-
-def test_of_several_files_in_etc_one_must_be_named(
+def test_the_only_file_in_etc_is_taken_and_of_several_one_must_be_named(
     write: Write, runs: list[tuple[str, bool, bool]], tmp_path: Path
 ) -> None:
     (tmp_path / "etc").mkdir()
     write(name="etc/a.cfg")
+    assert invoke("run").exit_code == 0
     write(name="etc/b.cfg")
     result = invoke("run")
     assert result.exit_code == 2
     assert "a.cfg" in result.stderr
     assert "b.cfg" in result.stderr
-    assert runs == []
+    assert runs == [("a", False, False)]
 
 
 def test_without_a_file_it_says_where_one_would_be_looked_for() -> None:

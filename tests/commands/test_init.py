@@ -36,9 +36,15 @@ def invoke(*arguments: str, said: str = "") -> Result:
     return CliRunner().invoke(cli.group, ["init", *arguments], input=said, prog_name="nodemanager")
 
 
-def test_the_file_has_safe_caps_and_the_answers() -> None:
-    done = invoke(*READY, *IMAGE, "--sizes", "m5.large,c5.large", "--nodes", "3", "mine.cfg")
+def made(*arguments: str, said: str = "") -> str:
+    """Make mine.cfg; what is said meanwhile."""
+    done = invoke(*arguments, "mine.cfg", said=said)
     assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_the_file_has_safe_caps_and_the_answers() -> None:
+    output = made(*READY, *IMAGE, "--sizes", "m5.large,c5.large", "--nodes", "3")
     config = load("mine.cfg")
     assert (config.daemon.pool, config.daemon.min_nodes, config.daemon.max_nodes) == ("mine", 0, 3)
     assert config.cloud_create["image_id"] == "ami-0a1b2c3d4e5f60718"
@@ -46,7 +52,7 @@ def test_the_file_has_safe_caps_and_the_answers() -> None:
     # The cloud tells what they cost in the region: three of the dearer one are the cap.
     assert {one.name: one.price for one in config.sizes} == {"m5.large": None, "c5.large": None}
     assert config.daemon.max_total_price == 0.29
-    assert "check-cloud --boot mine.cfg" in done.output
+    assert "check-cloud --boot mine.cfg" in output
 
 
 @cases(
@@ -61,10 +67,9 @@ def test_the_file_has_safe_caps_and_the_answers() -> None:
 def test_the_cap_is_of_the_region_s_prices_or_there_is_none(
     region: str, size: str, cap: float
 ) -> None:
-    done = invoke(*READY, *IMAGE, "--set", f"region={region}", "--sizes", size, "mine.cfg")
-    assert done.exit_code == 0, done.output
+    output = made(*READY, *IMAGE, "--set", f"region={region}", "--sizes", size)
     assert load("mine.cfg").daemon.max_total_price == cap
-    assert "price" not in done.output
+    assert "price" not in output
 
 
 def test_it_keeps_what_the_sample_explains() -> None:
@@ -83,9 +88,8 @@ def test_it_keeps_what_the_sample_explains() -> None:
 
 def test_it_asks_four_questions_and_what_only_its_reader_knows() -> None:
     answers = ("ec2", "command", "", "5", "eu-west-1", "ami-1", "", "ping.lab.net:8990")
-    done = invoke("--no-check", "mine.cfg", said="\n".join(answers) + "\n")
-    assert done.exit_code == 0, done.output
-    asked = re.findall(r"^(\d)\. (\w+)", done.output, re.MULTILINE)
+    output = made("--no-check", said="\n".join(answers) + "\n")
+    asked = re.findall(r"^(\d)\. (\w+)", output, re.MULTILINE)
     assert asked == [("1", "Cloud"), ("2", "Demand"), ("3", "Sizes"), ("4", "Nodes")]
     config = load("mine.cfg")
     assert config.cloud_credentials == {"region": "eu-west-1"}
@@ -99,9 +103,8 @@ def test_a_bad_answer_is_explained_and_asked_for_again() -> None:
         *("aws", "ec2", "slrum", "command", "m5.large cpus=2", "m5.large cores=none"),
         *("m5.large", "many", "2", "", "ubuntu-22.04", "ami-1", "", "ping.lab.net"),
     )
-    done = invoke("--no-check", "mine.cfg", said="\n".join(answers) + "\n")
-    assert done.exit_code == 0, done.output
-    wrong = [line for line in done.output.splitlines() if line.startswith("Error: ")]
+    output = made("--no-check", said="\n".join(answers) + "\n")
+    wrong = [line for line in output.splitlines() if line.startswith("Error: ")]
     for line, said in zip(
         wrong,
         (
@@ -121,12 +124,11 @@ def test_it_takes_what_the_environment_knows(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
     monkeypatch.setenv("ARVADOS_API_HOST", "arvados.lab.net")
     monkeypatch.setenv("ARVADOS_API_TOKEN", "hush-hush-hush")
-    done = invoke("--cloud", "ec2", *REACHED, *IMAGE, "--yes", "--no-check", "mine.cfg")
-    assert done.exit_code == 0, done.output
+    output = made("--cloud", "ec2", *REACHED, *IMAGE, "--yes", "--no-check")
     config = load("mine.cfg")
     assert config.cloud_credentials == {"region": "eu-north-1"}
     assert config.arvados.containers_queue
-    assert "hush" not in done.output
+    assert "hush" not in output
 
 
 def test_a_file_is_never_overwritten_without_being_told() -> None:
@@ -156,12 +158,11 @@ def test_only_the_owner_reads_a_secret(
     monkeypatch.setattr(init, "cap_of", lambda path: None)
     before = os.umask(0o022)
     try:
-        done = invoke(*READY, *IMAGE, *more, "mine.cfg")
+        output = made(*READY, *IMAGE, *more)
     finally:
         os.umask(before)
-    assert done.exit_code == 0, done.output
     assert os.stat("mine.cfg").st_mode & 0o777 == mode
-    assert "hush-hush" not in done.output
+    assert "hush-hush" not in output
 
 
 @cases(
@@ -226,9 +227,8 @@ def test_each_cloud_with_each_demand_makes_a_file_without_a_warning(
     words = [word for one in (*ANSWERS[cloud], *ASKED_FOR[demand]) for word in ("--set", one)]
     near = () if cloud == "local" else REACHED
     given = ("--cloud", cloud, "--demand", demand, "--nodes", "3", *near, *words)
-    done = invoke(*given, "--yes", "--no-check", "mine.cfg")
-    assert done.exit_code == 0, done.output
-    assert "hush" not in done.output
+    output = made(*given, "--yes", "--no-check")
+    assert "hush" not in output
     config = load("mine.cfg", accepts=accepted_keys)
     lacks = [
         one
@@ -244,7 +244,7 @@ def test_each_cloud_with_each_demand_makes_a_file_without_a_warning(
         demand == "arvados",
     )
     assert (config.daemon.wishlist_command is not None) == (demand == "command")
-    assert ("nodemanager slurm-config mine.cfg" in done.output) == (demand == "slurm")
+    assert ("nodemanager slurm-config mine.cfg" in output) == (demand == "slurm")
 
 
 def test_each_cloud_with_an_adapter_is_asked_about() -> None:
@@ -262,9 +262,8 @@ def clouds_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("clouds_yaml")
 def test_openstack_is_logged_in_to_by_clouds_yaml() -> None:
     typed = ("openstack", "none", "", "", "mine", "node-1", "", "ping.lab.net:8990")
-    done = invoke("--no-check", "mine.cfg", said="\n".join(typed) + "\n")
-    assert done.exit_code == 0, done.output
-    assert "hush" not in done.output
+    output = made("--no-check", said="\n".join(typed) + "\n")
+    assert "hush" not in output
     config = load("mine.cfg", accepts=accepted_keys)
     assert config.warnings == ()
     # The sample logs in by an application credential, of which it has no real one.
@@ -288,8 +287,7 @@ def test_a_secret_s_file_takes_the_place_of_the_sample_s_secret() -> None:
         "image": "node-1",
     }
     words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
-    done = invoke("--cloud", "openstack", *REACHED, "--yes", "--no-check", *words, "mine.cfg")
-    assert done.exit_code == 0, done.output
+    made("--cloud", "openstack", *REACHED, "--yes", "--no-check", *words)
     told = load("mine.cfg", accepts=accepted_keys).cloud_credentials
     assert told["application_credential_secret"] == "hush-hush"
     assert "hush-hush" not in Path("mine.cfg").read_text()

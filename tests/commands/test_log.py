@@ -35,13 +35,18 @@ provider = dummy
 
 
 @pytest.fixture
-def recorded(tmp_path: Path) -> Recorded:
-    """Two pairs; a minute later the node of slot 7 is gone, and its record quiet."""
+def made(tmp_path: Path) -> Recorded:
+    """A pool that keeps the configured journal."""
 
     def opened(**given: object) -> SqliteJournal:
         return SqliteJournal(tmp_path / "journal.db", pool="main", boot_id="b", **given)  # type: ignore[arg-type]
 
-    made = Recorded(opened)
+    return Recorded(opened)
+
+
+@pytest.fixture
+def recorded(made: Recorded) -> Recorded:
+    """Two pairs; a minute later the node of slot 7 is gone, and its record quiet."""
     for slot in (7, 8):
         made.world.add_record(f"zzzzz-7ekkf-{slot:015}", slot=slot)
         made.world.add_node(f"zzzzz-7ekkf-{slot:015}", id=f"i-{slot}", name=f"worker-{slot}")
@@ -94,14 +99,9 @@ def test_a_record_is_asked_for_by_any_name_and_its_pair_comes_with_it(
 
 
 def test_the_beginning_of_an_id_will_do_and_one_of_two_ids_is_refused(
-    tmp_path: Path, run: Typed
+    made: Recorded, run: Typed
 ) -> None:
     """O9."""
-
-    def opened(**given: object) -> SqliteJournal:
-        return SqliteJournal(tmp_path / "journal.db", pool="main", boot_id="b", **given)  # type: ignore[arg-type]
-
-    made = Recorded(opened)
     for number, id in enumerate(("local-4ad7", "local-4b22")):
         made.world.add_record(f"zzzzz-7ekkf-{number:015}", slot=number)
         made.world.add_node(f"zzzzz-7ekkf-{number:015}", id=id)
@@ -257,12 +257,8 @@ def test_an_event_or_all_of_a_kind_is_chosen(recorded: Recorded, run: Typed) -> 
 
 
 def test_a_level_chooses_what_is_worse_and_the_line_says_it_as_the_log_does(
-    tmp_path: Path, run: Typed
+    made: Recorded, run: Typed
 ) -> None:
-    def opened(**given: object) -> SqliteJournal:
-        return SqliteJournal(tmp_path / "journal.db", pool="main", boot_id="b", **given)  # type: ignore[arg-type]
-
-    made = Recorded(opened)
     made.tell(Event.BREAKER_OPENED, level=ERROR, cause="x")
     made.tell(Event.NODE_SETUP_FAILED, level=WARNING, size="small")
     made.tell(Event.BREAKER_CLOSED)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 import requests
 
+from nodemanager.core.model.world import Record
 from nodemanager.httpserver.refusals import Refusals
 from nodemanager.httpserver.server import HttpServer
 from nodemanager.lib.clock import SystemClock
@@ -30,6 +33,17 @@ class Registry:
         headers = {"Authorization": f"Bearer {TOKEN}", **more.pop("headers", {})}
         url = f"{self.server.url}{path}"
         return requests.request(verb, url, headers=headers, timeout=10, **more)
+
+    def ping_url(self, record: Record) -> str:
+        """Without the secret."""
+        return f"{self.server.url}/arvados/v1/nodes/{record.uuid}/ping"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Another process writes to the database, and does not end."""
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            yield
 
 
 def make_store(path: Path, **changes: Any) -> SqlRecordStore:

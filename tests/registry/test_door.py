@@ -45,7 +45,7 @@ IN_QUERY = ("query", "both", "blank", "no-json", "no-object")
 def test_a_ping_is_answered_alike_by_door_and_falcon(registry: Registry, name: str) -> None:
     record = registry.store.create(Claim("main", "m", 1, 1.0, "n1", f"{1:032x}"))
     secret = str(record.ping_secret)
-    url = f"{registry.server.url}/arvados/v1/nodes/{record.uuid}/ping"
+    url = registry.ping_url(record)
     first = {"ping_secret": secret, "instance_id": "i-1"}
     assert requests.post(url, data=first, timeout=10).status_code == 200
     query = f"?ping_secret={quote(secret)}" if name in IN_QUERY else ""
@@ -73,7 +73,7 @@ def test_a_ping_that_is_answered_does_without_falcon(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = registry.store.create(Claim("main", "m", 1, 1.0, "n1", f"{1:032x}"))
-    url = f"{registry.server.url}/arvados/v1/nodes/{record.uuid}/ping"
+    url = registry.ping_url(record)
 
     async def never(*_: Any) -> None:
         raise AssertionError
@@ -87,7 +87,7 @@ def test_a_ping_that_is_answered_does_without_falcon(
 
 def test_a_body_in_parts_is_read_to_its_end(registry: Registry) -> None:
     record = registry.store.create(Claim("main", "m", 1, 1.0, "n1", f"{1:032x}"))
-    url = f"{registry.server.url}/arvados/v1/nodes/{record.uuid}/ping"
+    url = registry.ping_url(record)
     parts = [f"ping_secret={record.ping_secret}&".encode(), b"worker_state=", b"busy"]
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = requests.post(url, data=iter(parts), headers=headers, timeout=10)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -262,12 +261,8 @@ def test_first_and_late_and_unknown_pings_are_answered_as_ever(sqlite: SqlRecord
 def test_nothing_is_acknowledged_that_is_not_committed(registry: Any) -> None:
     records = [living(registry.store, number) for number in range(1, 5)]
     urls = [registry.store.ping_url(record) for record in records]
-    blocker = sqlite3.connect(registry.path, isolation_level=None)
-    blocker.execute("BEGIN IMMEDIATE")
-    with ThreadPoolExecutor(4) as threads:
+    with registry.locked(), ThreadPoolExecutor(4) as threads:
         statuses = list(threads.map(lambda url: requests.post(url, timeout=10).status_code, urls))
-    blocker.execute("ROLLBACK")
-    blocker.close()
     assert statuses == [503] * 4
     assert {record.uuid: record for record in registry.store.list_records().items} == {
         record.uuid: record for record in records

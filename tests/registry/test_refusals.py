@@ -34,6 +34,11 @@ JSON_TYPE = {"Content-Type": "application/json"}
 FORM_TYPE = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
+def asked_for(registry, asked):
+    """A list query that is too long for a URL."""
+    return registry.call("POST", NODES, data=asked, headers={"X-HTTP-Method-Override": "GET"})
+
+
 def assert_refused(answer: requests.Response, *statuses: int) -> None:
     assert answer.status_code in statuses, answer.text
     assert set(answer.json()) == {"errors", "error_token"}
@@ -75,7 +80,7 @@ def assert_refused(answer: requests.Response, *statuses: int) -> None:
 def test_a_malformed_body_is_refused_and_changes_nothing(registry, body):
     record = claimed(registry)
     for verb, path in [("POST", NODES), ("PUT", f"{NODES}/{record.uuid}")]:
-        answer = registry.call(verb, path, data=body, headers={"Content-Type": "application/json"})
+        answer = registry.call(verb, path, data=body, headers=JSON_TYPE)
         assert_refused(answer, 400, 422)
     assert registry.store.list_records().items == (record,)
 
@@ -123,14 +128,12 @@ def test_a_malformed_body_is_refused_and_changes_nothing(registry, body):
 )
 def test_a_list_that_cant_be_understood_is_refused_never_answered_in_part(registry, asked):
     claimed(registry)
-    answer = registry.call("POST", NODES, data=asked, headers={"X-HTTP-Method-Override": "GET"})
-    assert_refused(answer, 400, 422)
+    assert_refused(asked_for(registry, asked), 400, 422)
 
 
 def test_a_list_query_at_its_limits_is_answered(registry):
     filters = [["uuid", "in", ["x"] * 9900], *[["uuid", "!=", "x"]] * 99]
-    asked = {"filters": json.dumps(filters)}
-    answer = registry.call("POST", NODES, data=asked, headers={"X-HTTP-Method-Override": "GET"})
+    answer = asked_for(registry, {"filters": json.dumps(filters)})
     assert answer.status_code == 200
     assert answer.json()["items"] == []
 
@@ -166,23 +169,22 @@ def test_what_no_record_can_have_is_refused(registry, attributes):
 )
 def test_a_ping_that_tells_nonsense_is_refused_and_changes_nothing(registry, told):
     record = claimed(registry)
-    url = f"{registry.server.url}{NODES}/{record.uuid}/ping"
-    answer = requests.post(url, data={"ping_secret": record.ping_secret} | told, timeout=10)
+    told = {"ping_secret": record.ping_secret} | told
+    answer = requests.post(registry.ping_url(record), told, timeout=10)
     assert_refused(answer, 422)
     assert registry.store.read(record.uuid) == record
 
 
 def test_an_oversized_body_is_refused(registry):
     big = b'{"info": {"a": "' + b"x" * MAX_BODY + b'"}}'
-    json_type = {"Content-Type": "application/json"}
-    refused = registry.call("POST", NODES, data=big, headers=json_type)
+    refused = registry.call("POST", NODES, data=big, headers=JSON_TYPE)
     assert (refused.status_code, refused.json()["errors"]) == (413, ["Request Entity Too Large"])
 
     def pieces():
         for start in range(0, len(big), 65536):
             yield big[start : start + 65536]
 
-    assert_refused(registry.call("POST", NODES, data=pieces(), headers=json_type), 413)
+    assert_refused(registry.call("POST", NODES, data=pieces(), headers=JSON_TYPE), 413)
     assert registry.store.list_records().items == ()
 
 
@@ -190,7 +192,7 @@ def test_an_oversized_body_is_refused(registry):
 def test_a_ping_is_small_and_a_larger_one_is_refused_unread(registry, way):
     """Its sender is not known before it is read, and no other ping is answered meanwhile."""
     record = claimed(registry)
-    url = f"{registry.server.url}{NODES}/{record.uuid}/ping"
+    url = registry.ping_url(record)
     form = f"ping_secret={record.ping_secret}&x=".encode()
     big = form + b"%41" * 3000
     kinds = {
@@ -211,7 +213,7 @@ def test_a_body_in_chunks_is_read_whole(registry):
         "POST",
         NODES,
         data=iter([b'{"host', b'name": "h"}']),
-        headers={"Content-Type": "application/json"},
+        headers=JSON_TYPE,
     )
     assert answer.status_code == 200
     assert answer.json()["hostname"] == "h"
@@ -262,8 +264,8 @@ def test_a_row_that_nobody_can_read_is_shown_beside_the_others(registry):
     items = {item["uuid"]: item for item in answer.json()["items"]}
     assert items[good["uuid"]] == good
     assert items[bad.uuid]["slot_number"] == "x"
-    url = f"{registry.server.url}{NODES}/{bad.uuid}/ping"
-    assert_refused(requests.post(url, data={"ping_secret": bad.ping_secret}, timeout=10), 401)
+    told = {"ping_secret": bad.ping_secret}
+    assert_refused(requests.post(registry.ping_url(bad), told, timeout=10), 401)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +274,7 @@ def test_a_row_that_nobody_can_read_is_shown_beside_the_others(registry):
 def test_a_refused_ping_leaves_nothing_for_the_collector(registry, said):
     """The daemon collects seldom, and anybody may send such pings."""
     record = registry.store.create(Claim("main", "m", 1, 1.0, "n", f"{1:032x}"))
-    url = f"{registry.server.url}{NODES}/{record.uuid}/ping"
+    url = registry.ping_url(record)
     first = {"ping_secret": record.ping_secret}
     with requests.Session() as session:
         assert session.post(url, data=first, timeout=10).status_code == 200
@@ -293,22 +295,14 @@ def test_a_refused_ping_leaves_nothing_for_the_collector(registry, said):
     assert min(left) < 50
 
 
-@pytest.fixture
-def locked(registry):
-    blocker = sqlite3.connect(registry.path, isolation_level=None)
-    blocker.execute("BEGIN IMMEDIATE")
-    yield
-    blocker.execute("ROLLBACK")
-    blocker.close()
-
-
-def test_a_database_that_cant_write_is_503_and_no_answer_to_a_probe_of_it(registry, locked):
-    answer = registry.call("POST", NODES, json={})
-    assert_refused(answer, 503)
-    assert "locked" not in answer.text
-    assert int(answer.headers["Retry-After"]) > 0
-    assert registry.call("GET", NODES).status_code == 200
-    assert not registry.store.probe()
+def test_a_database_that_cant_write_is_503_and_no_answer_to_a_probe_of_it(registry):
+    with registry.locked():
+        answer = registry.call("POST", NODES, json={})
+        assert_refused(answer, 503)
+        assert "locked" not in answer.text
+        assert int(answer.headers["Retry-After"]) > 0
+        assert registry.call("GET", NODES).status_code == 200
+        assert not registry.store.probe()
 
 
 @pytest.mark.parametrize("error", [StoreError, OverflowError, UnicodeError, ValueError])
@@ -318,7 +312,7 @@ def test_no_answer_quotes_the_database_and_no_flood_of_them_fills_the_log(regist
     said = error("host db7.internal row s3cret")
     failing = mock.create_autospec(rows.find_unlocked, side_effect=said)
     alone = mock.create_autospec(rows.find, side_effect=said)
-    url = f"{registry.server.url}{NODES}/{record.uuid}/ping"
+    url = registry.ping_url(record)
     with mock.patch.object(rows, "find_unlocked", failing), mock.patch.object(rows, "find", alone):
         answers = [requests.post(url, {"ping_secret": "x"}, timeout=10) for _ in range(20)]
     for answer in answers:
@@ -347,11 +341,8 @@ def test_no_query_no_secret_and_no_token_is_ever_logged(registry, caplog, capfd)
     assert requests.post(url + "x", timeout=10).status_code == 401
     assert requests.post(url + "&local_ipv4=nonsense", timeout=10).status_code == 200
     assert requests.post(url + "&worker_state=%00", timeout=10).status_code == 422
-    blocker = sqlite3.connect(registry.path, isolation_level=None)
-    blocker.execute("BEGIN IMMEDIATE")
-    assert requests.post(url, timeout=10).status_code == 503
-    blocker.execute("ROLLBACK")
-    blocker.close()
+    with registry.locked():
+        assert requests.post(url, timeout=10).status_code == 503
     boom = mock.create_autospec(NodesResource.ping_all, side_effect=RuntimeError("broken"))
     with mock.patch.object(NodesResource, "ping_all", boom):
         assert requests.post(url, timeout=10).status_code == 500
