@@ -14,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
-from nodemanager.core.model.world import Claim, WorkerState
+from nodemanager.core.model.world import WorkerState
 from nodemanager.errors import StartError, StoreError
 from nodemanager.lib import log
 from nodemanager.records import wire
 from nodemanager.records.pings import Ping
 from nodemanager.records.sql import SqlRecordStore
 from tests.cases import cases
+from tests.contract.stores import claim
 from tests.fakes.clock import ManualClock
 
 
@@ -33,10 +34,6 @@ def open_store(url, **changes):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "registry.db"
-
-
-def claim(number=0):
-    return Claim("main", "m", 1, 1.0, "n", f"{number:032x}")
 
 
 def test_the_file_is_its_owners_alone(path):
@@ -153,8 +150,8 @@ def test_a_locked_database_is_a_failure_within_the_time_out(path):
 
 
 def fill(store):
-    for number in range(1, 400):
-        store.clean(store.create(claim(number)), "x" * 4000)
+    for _ in range(399):
+        store.clean(store.create(claim()), "x" * 4000)
 
 
 def test_a_full_disk_is_a_failure_that_changes_nothing(path):
@@ -185,20 +182,20 @@ def test_a_file_that_is_not_the_opened_one_any_more_is_a_failure_until_it_is_bac
     """An older copy, or none: connections that are open would go on with the file that was there,
     and new ones with the other. Both are one store's answers to whoever asks."""
     store = open_store(f"sqlite:///{path}")
-    store.create(claim(1))
+    store.create(claim())
     copy, aside = path.with_name("copy.db"), path.with_name("aside.db")
     shutil.copy(path, copy)
-    store.create(claim(2))
+    store.create(claim())
     os.rename(path, aside)
     if how == "replaced":
         os.rename(copy, path)
-    asks = (store.list_records, lambda: store.create(claim(3)), store.db._make_engine().connect)
+    asks = (store.list_records, lambda: store.create(claim()), store.db._make_engine().connect)
     for ask in asks:
         with pytest.raises(StoreError, match=r"registry\.db was moved, removed or replaced"):
             ask()
     os.replace(aside, path)
     assert len(store.list_records().items) == 2
-    store.create(claim(3))
+    store.create(claim())
     assert len(store.list_records().items) == 3
     store.close()
 

@@ -18,6 +18,7 @@ from nodemanager.httpserver.server import HttpServer
 from nodemanager.lib.clock import SystemClock
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.registry.app import NAME, build_app, registry_server
+from tests.contract.stores import claim
 
 TOKEN = "tok3n-of-the-administrator"
 
@@ -33,6 +34,9 @@ class Registry:
         headers = {"Authorization": f"Bearer {TOKEN}", **more.pop("headers", {})}
         url = f"{self.server.url}{path}"
         return requests.request(verb, url, headers=headers, timeout=10, **more)
+
+    def claimed(self) -> Record:
+        return self.store.create(claim())
 
     def ping_url(self, record: Record) -> str:
         """Without the secret."""

@@ -11,7 +11,6 @@ import falcon.asgi
 import pytest
 import requests
 
-from nodemanager.core.model.world import Claim
 from tests.registry.conftest import Registry
 
 THROUGH_FALCON = "X-HTTP-Method-Override: POST"
@@ -43,7 +42,7 @@ IN_QUERY = ("query", "both", "blank", "no-json", "no-object")
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_ping_is_answered_alike_by_door_and_falcon(registry: Registry, name: str) -> None:
-    record = registry.store.create(Claim("main", "m", 1, 1.0, "n1", f"{1:032x}"))
+    record = registry.claimed()
     secret = str(record.ping_secret)
     url = registry.ping_url(record)
     first = {"ping_secret": secret, "instance_id": "i-1"}
@@ -72,7 +71,7 @@ def test_an_unknown_record_is_so_by_either_way(registry: Registry, path: str) ->
 def test_a_ping_that_is_answered_does_without_falcon(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = registry.store.create(Claim("main", "m", 1, 1.0, "n1", f"{1:032x}"))
+    record = registry.claimed()
     url = registry.ping_url(record)
 
     async def never(*_: Any) -> None:
@@ -86,7 +85,7 @@ def test_a_ping_that_is_answered_does_without_falcon(
 
 
 def test_a_body_in_parts_is_read_to_its_end(registry: Registry) -> None:
-    record = registry.store.create(Claim("main", "m", 1, 1.0, "n1", f"{1:032x}"))
+    record = registry.claimed()
     url = registry.ping_url(record)
     parts = [f"ping_secret={record.ping_secret}&".encode(), b"worker_state=", b"busy"]
     headers = {"Content-Type": "application/x-www-form-urlencoded"}

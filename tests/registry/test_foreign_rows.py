@@ -11,7 +11,6 @@ import pytest
 from nodemanager.journal.codec import dump
 from nodemanager.lib.foreign import DEEPEST
 from nodemanager.records import wire
-from tests.contract.stores import claim
 from tests.registry.conftest import Registry
 
 pytestmark = pytest.mark.socket
@@ -40,7 +39,7 @@ def ping(registry: Registry, record: Any, **more: str) -> int:
 @pytest.mark.parametrize("depth", [DEEPEST + 1, 500, 20_000])
 @pytest.mark.parametrize("field", ["properties", "info"])
 def test_what_is_nested_too_deep_is_refused(registry: Registry, field: str, depth: int) -> None:
-    record = registry.store.create(claim())
+    record = registry.claimed()
     deep = '{"a":' * depth + "1" + "}" * depth
     answer = registry.call(
         "PUT",
@@ -53,7 +52,7 @@ def test_what_is_nested_too_deep_is_refused(registry: Registry, field: str, dept
 
 
 def test_what_is_as_deep_as_allowed_is_kept(registry: Registry) -> None:
-    record = registry.store.create(claim())
+    record = registry.claimed()
     body = {"node": {"properties": {**record.properties, "a": nested(DEEPEST - 4)}}}
     answer = registry.call("PUT", f"/arvados/v1/nodes/{record.uuid}", json=body)
     assert answer.status_code == 200
@@ -78,7 +77,7 @@ def test_an_unfit_row_is_unreadable_and_kept_and_hides_no_other(
     registry: Registry, column: str, text: bytes
 ) -> None:
     """T7: whoever judges it keeps it. The others are listed, and their pings answered."""
-    spoilt, sound = registry.store.create(claim()), registry.store.create(claim())
+    spoilt, sound = registry.claimed(), registry.claimed()
     put(registry, spoilt.uuid, column, text)
     listed = registry.store.list_records()
     assert listed.complete
@@ -93,7 +92,7 @@ def test_an_unfit_row_is_unreadable_and_kept_and_hides_no_other(
 
 @pytest.mark.parametrize("column", ["hostname", "ip_address", "domain"])
 def test_a_byte_that_is_no_utf_8_makes_its_row_unreadable(registry: Registry, column: str) -> None:
-    spoilt, sound = registry.store.create(claim()), registry.store.create(claim())
+    spoilt, sound = registry.claimed(), registry.claimed()
     put(registry, spoilt.uuid, column, b"caf\xe9")
     found = {one.uuid: one for one in registry.store.list_records().items}
     assert found[sound.uuid] == sound
@@ -103,7 +102,7 @@ def test_a_byte_that_is_no_utf_8_makes_its_row_unreadable(registry: Registry, co
 
 def test_no_answer_quotes_a_row_that_can_not_be_read(registry: Registry) -> None:
     """A ping without the secret must not be told it."""
-    record = registry.store.create(claim())
+    record = registry.claimed()
     assert record.ping_secret is not None
     info = json.dumps({wire.PING_SECRET: record.ping_secret}).encode()
     put(registry, record.uuid, "info", info + b"\xff")
@@ -115,7 +114,7 @@ def test_no_answer_quotes_a_row_that_can_not_be_read(registry: Registry) -> None
 
 
 def test_half_a_surrogate_pair_is_refused(registry: Registry) -> None:
-    record = registry.store.create(claim())
+    record = registry.claimed()
     for body in ('{"node": {"properties": {"a": "\\ud800"}}}', '{"node": {"hostname": "\\udfff"}}'):
         answer = registry.call(
             "PUT",

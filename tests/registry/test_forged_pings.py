@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 import requests
 
-from nodemanager.core.model.world import Claim, Record
+from nodemanager.core.model.world import Record
 from nodemanager.lib import log
 from tests.cases import cases
+from tests.contract.stores import claim
 from tests.registry.conftest import Registry
-
-
-def claimed(registry: Registry, number: int = 0) -> Record:
-    return registry.store.create(Claim("main", "m", 1, 1.0, "n", f"{number:032x}"))
 
 
 def bound(registry: Registry, record: Record, node_id: str) -> Record:
@@ -42,7 +39,7 @@ def test_a_ping_that_names_another_node_than_the_create_answered_is_refused_p1a(
     registry: Registry, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """P1a, X4: 422, nothing is changed by it, and the log says who said what."""
-    record = bound(registry, claimed(registry), "i-own")
+    record = bound(registry, registry.claimed(), "i-own")
     before = row(registry, record)
     with caplog.at_level(logging.WARNING, logger="nodemanager"):
         answer = ping(registry, record, **{name: "i-sibling"})
@@ -64,7 +61,7 @@ def test_what_a_first_ping_named_is_no_evidence_once_the_claim_is_told_its_node_
     registry: Registry,
 ) -> None:
     """X4: the forger was quicker than the manager."""
-    record = claimed(registry)
+    record = registry.claimed()
     assert ping(registry, record, instance_id="i-sibling").status_code == 200
     after = bound(registry, record, "i-own")
     assert after.instance_id == row(registry, record).instance_id == "i-own"
@@ -75,7 +72,7 @@ def test_what_a_first_ping_named_is_no_evidence_once_the_claim_is_told_its_node_
 
 def test_the_claims_word_stands_whatever_is_written_over_the_pings_p1a(registry: Registry) -> None:
     """An administrator, or a client of before our time, writes info by hand."""
-    record = bound(registry, claimed(registry), "i-own")
+    record = bound(registry, registry.claimed(), "i-own")
     info = {**row(registry, record).info, "ec2_instance_id": "i-other"}
     path = f"/arvados/v1/nodes/{record.uuid}"
     assert registry.call("PUT", path, json={"node": {"info": info}}).status_code == 200
@@ -99,7 +96,7 @@ def test_a_malformed_id_is_refused_and_nothing_is_kept_of_it_p1a(
     registry: Registry, named: str
 ) -> None:
     """P1a, N12: in a first ping, too."""
-    record = claimed(registry)
+    record = registry.claimed()
     assert ping(registry, record, instance_id=named).status_code == 422
     assert row(registry, record) == record
     assert ping(registry, record, instance_id="i-1").status_code == 200
@@ -107,17 +104,17 @@ def test_a_malformed_id_is_refused_and_nothing_is_kept_of_it_p1a(
 
 def test_a_claim_of_a_new_life_knows_no_node_p1a(registry: Registry) -> None:
     """What bound the life before is gone with its clean."""
-    record = bound(registry, claimed(registry), "i-own")
+    record = bound(registry, registry.claimed(), "i-own")
     ping(registry, record, instance_id="i-own")
     free = registry.store.clean(row(registry, record), "test")
-    again = registry.store.claim(free, Claim("main", "m", 1, 2.0, "n", f"{1:032x}"))
+    again = registry.store.claim(free, claim())
     assert again.instance_id is None
     assert ping(registry, again, instance_id="i-next").status_code == 200
 
 
 def test_nodes_behind_one_address_leave_each_other_alone_x12(registry: Registry) -> None:
     """X12: nodes that tell no address of their own all come from the same one."""
-    records = [claimed(registry, number) for number in range(3)]
+    records = [registry.claimed() for _ in range(3)]
     for record in (*records, *records):
         assert ping(registry, record).status_code == 200
     shown = [row(registry, record) for record in records]
@@ -135,7 +132,7 @@ def test_nodes_behind_one_address_leave_each_other_alone_x12(registry: Registry)
 def test_a_notice_that_cannot_be_read_is_told_and_its_ping_counts_d18(
     registry: Registry, told: dict[str, str], problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    record = claimed(registry)
+    record = registry.claimed()
     with caplog.at_level(logging.WARNING, logger="nodemanager"):
         assert ping(registry, record, **told).status_code == 200
         assert ping(registry, record, **told).status_code == 200

@@ -14,7 +14,7 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from nodemanager.core.model.world import Claim, Record
+from nodemanager.core.model.world import Record
 from nodemanager.errors import StoreError, StoreRefused
 from nodemanager.lib.workers import Workers
 from nodemanager.records import rows
@@ -22,12 +22,12 @@ from nodemanager.records.pings import Ping, Pinged, WrongSecret
 from nodemanager.records.schema import nodes
 from nodemanager.records.sql import SqlRecordStore
 from nodemanager.registry.app import PingWriter
-from tests.contract.stores import open_sql, running_postgres
+from tests.contract.stores import claim, open_sql, running_postgres
 
 
 def living(store: SqlRecordStore, number: int) -> Record:
     """A record whose node has pinged."""
-    record = store.create(Claim("main", "m", 1, 1.0, f"n{number}", f"{number:032x}"))
+    record = store.create(claim())
     store.resource.ping(said(record, local_ipv4=f"10.0.0.{number}"))
     found = store.read(record.uuid)
     assert found is not None
@@ -55,7 +55,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlRecordS
 def test_each_of_a_batch_has_its_own_outcome(store: SqlRecordStore) -> None:
     """One that is refused takes no other with it, and one that may take a slot goes alone."""
     good, busy, wrong, odd, broken = (living(store, number) for number in range(1, 6))
-    new = store.create(Claim("main", "m", 1, 1.0, "new", f"{9:032x}"))
+    new = store.create(claim())
     with store.db.writing() as connection:
         huge = {"version": 2**63 - 1}
         connection.execute(sa.update(nodes).where(nodes.c.uuid == broken.uuid).values(huge))
@@ -238,7 +238,7 @@ def test_first_and_late_and_unknown_pings_are_answered_as_ever(sqlite: SqlRecord
     """U8: one with the secret of a life that was freed is remembered."""
     freed, steady = living(sqlite, 1), living(sqlite, 2)
     sqlite.clean(freed, "test")
-    new = sqlite.create(Claim("main", "m", 1, 1.0, "new", f"{9:032x}"))
+    new = sqlite.create(claim())
     answers = pinged_together(
         sqlite,
         [
@@ -280,8 +280,8 @@ def test_the_managers_own_writes_get_their_turn_among_pings(sqlite: SqlRecordSto
 
     with ThreadPoolExecutor(4) as threads:
         pinging = [threads.submit(ping, record) for record in records]
-        for number in range(10, 15):
-            sqlite.create(Claim("main", "m", 1, 1.0, "n", f"{number:032x}"))
+        for _ in range(5):
+            sqlite.create(claim())
         over.set()
         for one in pinging:
             one.result()

@@ -13,7 +13,6 @@ import pytest
 import requests
 
 from nodemanager.core.model.reasons import Reason
-from nodemanager.core.model.world import Claim
 from nodemanager.errors import StartError, StoreError
 from nodemanager.lib import log
 from nodemanager.records import rows
@@ -24,10 +23,6 @@ from tests.cases import cases
 
 NODES = "/arvados/v1/nodes"
 NOBODY = f"{NODES}/zzzzz-7ekkf-000000000000000"
-
-
-def claimed(registry):
-    return registry.store.create(Claim("main", "m", 1, 1.0, "n", "0" * 32))
 
 
 JSON_TYPE = {"Content-Type": "application/json"}
@@ -78,7 +73,7 @@ def assert_refused(answer: requests.Response, *statuses: int) -> None:
     },
 )
 def test_a_malformed_body_is_refused_and_changes_nothing(registry, body):
-    record = claimed(registry)
+    record = registry.claimed()
     for verb, path in [("POST", NODES), ("PUT", f"{NODES}/{record.uuid}")]:
         answer = registry.call(verb, path, data=body, headers=JSON_TYPE)
         assert_refused(answer, 400, 422)
@@ -127,7 +122,7 @@ def test_a_malformed_body_is_refused_and_changes_nothing(registry, body):
     ids=lambda asked: json.dumps(asked)[:60],
 )
 def test_a_list_that_cant_be_understood_is_refused_never_answered_in_part(registry, asked):
-    claimed(registry)
+    registry.claimed()
     assert_refused(asked_for(registry, asked), 400, 422)
 
 
@@ -150,7 +145,7 @@ def test_a_list_query_at_its_limits_is_answered(registry):
     ids=str,
 )
 def test_what_no_record_can_have_is_refused(registry, attributes):
-    record = claimed(registry)
+    record = registry.claimed()
     answer = registry.call("PUT", f"{NODES}/{record.uuid}", json={"node": attributes})
     assert_refused(answer, 422)
     assert registry.store.read(record.uuid) == record
@@ -168,7 +163,7 @@ def test_what_no_record_can_have_is_refused(registry, attributes):
     ids=lambda told: next(iter(told)),
 )
 def test_a_ping_that_tells_nonsense_is_refused_and_changes_nothing(registry, told):
-    record = claimed(registry)
+    record = registry.claimed()
     told = {"ping_secret": record.ping_secret} | told
     answer = requests.post(registry.ping_url(record), told, timeout=10)
     assert_refused(answer, 422)
@@ -191,7 +186,7 @@ def test_an_oversized_body_is_refused(registry):
 @pytest.mark.parametrize("way", ["form", "json", "chunks", "query"])
 def test_a_ping_is_small_and_a_larger_one_is_refused_unread(registry, way):
     """Its sender is not known before it is read, and no other ping is answered meanwhile."""
-    record = claimed(registry)
+    record = registry.claimed()
     url = registry.ping_url(record)
     form = f"ping_secret={record.ping_secret}&x=".encode()
     big = form + b"%41" * 3000
@@ -225,7 +220,7 @@ def test_a_body_of_another_type_is_refused(registry):
 
 
 def test_a_uuid_that_is_taken_is_refused(registry):
-    record = claimed(registry)
+    record = registry.claimed()
     assert_refused(registry.call("POST", NODES, json={"uuid": record.uuid}), 422)
     other = registry.call("POST", NODES, json={"uuid": "zzzzz-7ekkf-000000000000001"})
     assert other.json()["uuid"] == "zzzzz-7ekkf-000000000000001"
@@ -252,7 +247,7 @@ def test_what_is_not_there_is_said_in_the_contracts_shape(registry, verb, path, 
 
 
 def test_a_row_that_nobody_can_read_is_shown_beside_the_others(registry):
-    bad, good = claimed(registry), registry.call("POST", NODES, json={}).json()
+    bad, good = registry.claimed(), registry.call("POST", NODES, json={}).json()
     with sqlite3.connect(registry.path) as connection:
         connection.execute(
             "UPDATE nodes SET info = '[NaN', properties = '3', slot_number = 'x', created_at = 'y',"
@@ -273,7 +268,7 @@ def test_a_row_that_nobody_can_read_is_shown_beside_the_others(registry):
 )
 def test_a_refused_ping_leaves_nothing_for_the_collector(registry, said):
     """The daemon collects seldom, and anybody may send such pings."""
-    record = registry.store.create(Claim("main", "m", 1, 1.0, "n", f"{1:032x}"))
+    record = registry.claimed()
     url = registry.ping_url(record)
     first = {"ping_secret": record.ping_secret}
     with requests.Session() as session:
@@ -308,7 +303,7 @@ def test_a_database_that_cant_write_is_503_and_no_answer_to_a_probe_of_it(regist
 @pytest.mark.parametrize("error", [StoreError, OverflowError, UnicodeError, ValueError])
 def test_no_answer_quotes_the_database_and_no_flood_of_them_fills_the_log(registry, caplog, error):
     """It may name its host, or quote a row with the secret of another node's pings."""
-    record = claimed(registry)
+    record = registry.claimed()
     said = error("host db7.internal row s3cret")
     failing = mock.create_autospec(rows.find_unlocked, side_effect=said)
     alone = mock.create_autospec(rows.find, side_effect=said)
@@ -335,7 +330,7 @@ def test_an_unexpected_error_is_500_without_its_text(registry, caplog):
 def test_no_query_no_secret_and_no_token_is_ever_logged(registry, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     logging.getLogger("urllib3").setLevel(logging.WARNING)
-    record = claimed(registry)
+    record = registry.claimed()
     url = registry.store.ping_url(record)
     assert requests.post(url, timeout=10).status_code == 200
     assert requests.post(url + "x", timeout=10).status_code == 401
@@ -381,7 +376,7 @@ def test_a_token_that_cant_be_sent_is_refused_at_the_start(registry, token):
 
 def test_wrong_tokens_and_secrets_are_counted_and_logged_now_and_then_x14(registry, caplog):
     """Who tries tokens, or the secrets of a node, is seen."""
-    record = claimed(registry)
+    record = registry.claimed()
     url = f"{registry.server.url}{NODES}"
     with caplog.at_level(logging.WARNING, logger="nodemanager"):
         for _ in range(5):

@@ -18,15 +18,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from nodemanager.core.model.world import Claim
 from nodemanager.errors import StartError
 from nodemanager.registry.app import build_app, registry_server
 from tests.cases import cases
+from tests.contract.stores import claim
 from tests.registry.conftest import TOKEN, make_store
-
-
-def claimed(store, number=0):
-    return store.create(Claim("main", "m", 1, 1.0, "n", f"{number:032x}"))
 
 
 def test_a_taken_port_is_named_with_its_option(registry):
@@ -65,7 +61,7 @@ def test_many_nodes_ping_at_once_and_each_is_answered(tmp_path):
     server = registry_server(build_app(store, TOKEN))
     server.start()
     store.public_url = server.url
-    records = [claimed(store, number) for number in range(60)]
+    records = [store.create(claim()) for _ in range(60)]
 
     def ping(record):
         told = {"local_ipv4": f"10.0.0.{record.slot_number}"}
@@ -141,7 +137,7 @@ def test_over_tls_pings_and_probes_are_answered_and_the_certificate_is_checked(t
     store, server, ca = tls
     assert server.url.startswith("https://")
     assert store.probe()
-    url = store.ping_url(claimed(store))
+    url = store.ping_url(store.create(claim()))
     assert requests.post(url, timeout=10, verify=ca).status_code == 200
     with pytest.raises(requests.exceptions.SSLError):
         requests.post(url, timeout=10)
