@@ -56,14 +56,11 @@ class Comparison:
         theirs = self._theirs
         if decision.mode != STANDBY or theirs is None or theirs.token != lease.token:
             return
-        self._tell_options(differs.options(ours, theirs))
-        self._tell_orders(differs.differences(ours, theirs), decision)
-
-    def _tell_options(self, found: Differences) -> None:
-        for option, both in found.items():
+        for option, both in differs.options(ours, theirs).items():
             if self._logged.get(option) != both:
                 self._logged[option] = both
                 self._warn(both, option=option)
+        self._tell_orders(differs.differences(ours, theirs), decision)
 
     def _tell_orders(self, found: Differences, decision: DecisionView) -> None:
         """Of what has differed for longer than a listing may be old, tell each once."""

@@ -363,7 +363,12 @@ class Service:
             case _Signal(number=signal.SIGHUP):
                 self._reloader.reload(self._duty.system)
             case _Signal():
-                self._dump(self._duty.system)
+                for actor in self._duty.system.actors:
+                    waiting = cast("queue.Queue[Any]", actor.actor_inbox).qsize()
+                    self._log.event(
+                        Event.DAEMON_DUMPED, actor=actor.actor_class.__name__, count=waiting
+                    )
+                pykka.debug.log_thread_tracebacks()
         return None
 
     # The lease.
@@ -452,12 +457,6 @@ class Service:
         # Once it beats, the daemon actor has what it was sent before: whoever looks is shown that.
         self._commands.ask(lambda answered: Beat(lambda: answered(None)))
         return answer
-
-    def _dump(self, system: wiring.System) -> None:
-        for actor in system.actors:
-            waiting = cast("queue.Queue[Any]", actor.actor_inbox).qsize()
-            self._log.event(Event.DAEMON_DUMPED, actor=actor.actor_class.__name__, count=waiting)
-        pykka.debug.log_thread_tracebacks()
 
 
 def stop(system: wiring.System, reason: str, clock: Clock) -> bool:

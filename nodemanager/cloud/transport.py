@@ -54,19 +54,16 @@ class TokenSource(Generic[T]):
                 # Or each thread would wait for its own time-out, one after the other.
                 raise CloudError("no access token was to be had a moment ago")
             try:
-                return self._renewed()
+                asked_at = time.monotonic()
+                token, life = self._ask()
+                self._token = token
+                # A token that is about to end may be all there is for some seconds.
+                self._until = asked_at + max(life - self._early, min(life / 2, 10.0))
+                return token
             except Exception:
                 # Whatever it was, those who waited for this token learn that there is none.
                 self._failures += 1
                 raise
-
-    def _renewed(self) -> T:
-        asked_at = time.monotonic()
-        token, life = self._ask()
-        self._token = token
-        # A token that is about to end may be all there is for some seconds.
-        self._until = asked_at + max(life - self._early, min(life / 2, 10.0))
-        return token
 
     def refused(self, which: Callable[[T], bool] = lambda token: True) -> None:
         """Note that the token was refused: the next request asks for a new one, unless that one is

@@ -29,7 +29,8 @@ def moment(text: str, now: float) -> float:
     if written.lower() == "now":
         return now
     if written.lower() in _DAYS:
-        return _midnight(now, _DAYS[written.lower()])
+        day = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
+        return (day - timedelta(days=_DAYS[written.lower()])).timestamp()
     clock = _CLOCK.fullmatch(written)
     if clock is not None:
         return _last(int(clock[1]), int(clock[2]), int(clock[3] or 0), now)
@@ -56,11 +57,6 @@ def _dated(written: str) -> float:
 
 # Naive on purpose: local wall times, whatever the zone's offset is on that day. `fold` is 0 for the
 # first and 1 for the second of two moments with the same wall time.
-
-
-def _midnight(now: float, days_ago: int) -> float:
-    day = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
-    return (day - timedelta(days=days_ago)).timestamp()
 
 
 def _last(hour: int, minute: int, second: int, now: float) -> float:

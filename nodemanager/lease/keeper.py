@@ -158,7 +158,11 @@ class Keeper:
     def _renew(self, term: Term) -> float:
         sent_at = self._clock.boottime()
         if not self._leases.renew(self.holder, term.token, self._duration):
-            self._superseded(term)
+            term.is_over()
+            self._term = self._seen = None
+            error = "another manager has taken it"
+            self._tell(Event.LEASE_LOST, WARNING, token=term.token, error=error)
+            self._changed(None)
             return 0.0
         if not term.holds():
             self._ended(term, "the database answered too late")
@@ -169,13 +173,6 @@ class Keeper:
             self._tell(Event.LEASE_ACQUIRED, WARNING, token=term.token, detail=detail)
         # Where the answer came too late, the next one may be in time.
         return self._duration / RENEWALS if term.holds() else 0.0
-
-    def _superseded(self, term: Term) -> None:
-        term.is_over()
-        self._term = self._seen = None
-        error = "another manager has taken it"
-        self._tell(Event.LEASE_LOST, WARNING, token=term.token, error=error)
-        self._changed(None)
 
     def _out_of_reach(self, error: StoreError) -> None:
         term = self._term

@@ -107,7 +107,10 @@ def news(row: Mapping[str, Any], node: SlurmNode) -> NodeReport:
         return NodeReport({})
     slurmds = slurmds_of(row)
     if not is_claimed(row):
-        return _to_nobody(slurmds, node, row)
+        if node.start == slurmds.start:
+            return NodeReport({}, lives_on=node.is_alive)
+        after = slurmds.with_other(node.start)
+        return NodeReport({} if after == slurmds else {"info": {**row["info"], **after.info}})
     if node.start in slurmds.others:
         return NodeReport({}, lives_on=node.is_alive)
     if not node.is_alive and node.start == slurmds.start:
@@ -132,10 +135,3 @@ def is_unheard(row: Mapping[str, Any], node: SlurmNode, heard_until_ns: int | No
     is_new = node.start != slurmds_of(row).start
     last = row["last_ping_at"]
     return is_new or heard_until_ns is None or last is None or last < heard_until_ns
-
-
-def _to_nobody(slurmds: Slurmds, node: SlurmNode, row: Mapping[str, Any]) -> NodeReport:
-    if node.start == slurmds.start:
-        return NodeReport({}, lives_on=node.is_alive)
-    after = slurmds.with_other(node.start)
-    return NodeReport({} if after == slurmds else {"info": {**row["info"], **after.info}})

@@ -299,7 +299,10 @@ class SqlRecordStore:
 
         It does not get its address back where another record has it now.
         """
-        _refuse_unfit_to_restore(record, before)
+        if before.uuid != record.uuid:
+            raise StoreRefused(f"record {record.uuid} can't become {before.uuid}")
+        if before.ping_secret is None or before.problems:
+            raise StoreRefused(f"the pre-image of record {record.uuid} is incomplete")
         assert before.ping_secret is not None
         with self.db.writing(allots=True) as connection:
             row = rows.get_at(connection, record)
@@ -376,13 +379,6 @@ class SqlRecordStore:
 
     def close(self) -> None:
         self.db.close()
-
-
-def _refuse_unfit_to_restore(record: Record, before: Record) -> None:
-    if before.uuid != record.uuid:
-        raise StoreRefused(f"record {record.uuid} can't become {before.uuid}")
-    if before.ping_secret is None or before.problems:
-        raise StoreRefused(f"the pre-image of record {record.uuid} is incomplete")
 
 
 def _naming(slots: int, hostname: str, domain: str, uuid_prefix: str) -> rows.Naming:

@@ -291,7 +291,13 @@ class Metrics:
         for row in GAUGES:
             value, gauge = row.of(status), self._gauges[row.name]
             if isinstance(value, Mapping):
-                _replace(gauge, {_labels(label): count for label, count in value.items()})
+                _replace(
+                    gauge,
+                    {
+                        ((label,) if isinstance(label, str) else label): count
+                        for label, count in value.items()
+                    },
+                )
             else:
                 gauge.set(value)
         now = self._clock.boottime()
@@ -360,10 +366,6 @@ class _Pings(Collector):
             "Pings that the registry of this process took.",
             value=self._answered(),
         )
-
-
-def _labels(label: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (label,) if isinstance(label, str) else label
 
 
 def _replace(gauge: Gauge, counts: Mapping[tuple[str, ...], float]) -> None:

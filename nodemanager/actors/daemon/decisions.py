@@ -73,15 +73,12 @@ class PlanOrders:
         for bind in made.binds:
             runner.begin(Action.BIND, bind, now)
         for boot in made.boots:
-            self._begin_setup(boot, now)
+            store = self._context.state.identity.store
+            assert store is not None, "a plan with boots has seen a record poll"
+            order = order_setup(boot, self._claim_for(boot), store, now)
+            self._context.event_log.setup_started(boot, order.claim.incarnation)
+            self._context.runner.begin(Action.SETUP, order, now)
         self._context.learn(OrdersBegun(with_errands=self._context.team.demand is not None))
-
-    def _begin_setup(self, boot: BootOrder, now: float) -> None:
-        store = self._context.state.identity.store
-        assert store is not None, "a plan with boots has seen a record poll"
-        order = order_setup(boot, self._claim_for(boot), store, now)
-        self._context.event_log.setup_started(boot, order.claim.incarnation)
-        self._context.runner.begin(Action.SETUP, order, now)
 
     def _claim_for(self, boot: BootOrder) -> Claim:
         incarnation = secrets.token_hex(16)

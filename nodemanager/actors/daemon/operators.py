@@ -256,17 +256,14 @@ class CommandHandler:
     def order(self, said: Ordered) -> None:
         """Begin what the command's verb says, or answer why not."""
         try:
-            reply = self._handled(said)
+            if said.command.verb.row.ends:
+                # What a former run was ordered may not be known yet: that it stands is not denied.
+                self._answers.check_writes(None)
+            reply = self._orders.get(said.command.verb, self._pool.mark)(said)
         except command_answers.Answered as early:
             reply = early.reply
         if reply is not None:
             self._answers.give(said, reply)
-
-    def _handled(self, said: Ordered) -> Reply | None:
-        if said.command.verb.row.ends:
-            # What a former run was ordered may not be known yet: that it stands is not denied.
-            self._answers.check_writes(None)
-        return self._orders.get(said.command.verb, self._pool.mark)(said)
 
     def _clean(self, said: Ordered) -> Reply | None:
         """Free the record now, unless a rule that was not broken by name forbids it (O3)."""

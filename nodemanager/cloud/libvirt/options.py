@@ -138,18 +138,14 @@ SECTIONS: Mapping[str, Mapping[str, CloudOption]] = {
 def read(config: CloudConfig, timeout: float) -> tuple[Access, Template]:
     """The settings of the sections. Raises ConfigError with every problem."""
     given = Sections.of(config, SECTIONS)
-    access = _access(given.credentials, timeout)
+    found = Credentials(**given.credentials.read())
+    uri, key, secret = found.uri, found.key, found.secret
+    if (key is None) != (secret is None) or ("+tcp" in uri and key is None):
+        given.credentials.wrong("key", "a +tcp uri needs key and secret; others take none")
+    access = Access(uri, found.timeout or timeout, key, secret)
     template = _template(given.create)
     given.check()
     return access, template
-
-
-def _access(given: SectionReader, timeout: float) -> Access:
-    found = Credentials(**given.read())
-    uri, key, secret = found.uri, found.key, found.secret
-    if (key is None) != (secret is None) or ("+tcp" in uri and key is None):
-        given.wrong("key", "a +tcp uri needs key and secret; others take none")
-    return Access(uri, found.timeout or timeout, key, secret)
 
 
 def _template(given: SectionReader) -> Template:

@@ -369,17 +369,13 @@ def apart(hostname: str, slots: int, known: frozenset[str]) -> NameMismatch | No
     missing = [name for name in _hostnames(hostname, slots) if name not in known]
     if not missing:
         return None
-    alike = _by_form(known)
+    alike = {_form(name): name for name in sorted(known, reverse=True)}
     first = next((name for name in missing if _form(name) in alike), missing[0])
     return NameMismatch(len(missing), first, alike.get(_form(first)))
 
 
 def _hostnames(hostname: str, slots: int) -> Iterator[str]:
     return (hostname % {"slot_number": slot} for slot in range(1, slots + 1))
-
-
-def _by_form(names: Iterable[str]) -> dict[str, str]:
-    return {_form(name): name for name in sorted(names, reverse=True)}
 
 
 def _form(name: str) -> str:

@@ -64,7 +64,9 @@ def _rendered(id: str, cells: tuple[Cell, ...]) -> str:
 def _cell(kind: ListKind, row: TableRow, column: Column, wall: float) -> Cell:
     value, look = row[column.key], column.look
     if column.key == kind.head:
-        return _head(kind, row)
+        key, id = kind.named(row) or ("", "")
+        text = str(row[kind.head] or id)
+        return Cell("head", text, links=((text, render.link_of(key, id)),) if id else ())
     if value in (None, "", []) or _says_nothing(row, column.key):
         return Cell("n" if column.is_number else "")
     if look is CellKind.VERB:
@@ -75,13 +77,6 @@ def _cell(kind: ListKind, row: TableRow, column: Column, wall: float) -> Cell:
     if look in _SHOWN:
         return Cell(look, _SHOWN[look](value, wall), label)
     return Cell(look, value, label) if look is CellKind.MOMENT else _named(kind, row, column, label)
-
-
-def _head(kind: ListKind, row: TableRow) -> Cell:
-    """What people call the row by, which leads to its page."""
-    key, id = kind.named(row) or ("", "")
-    text = str(row[kind.head] or id)
-    return Cell("head", text, links=((text, render.link_of(key, id)),) if id else ())
 
 
 def _named(kind: ListKind, row: TableRow, column: Column, label: str) -> Cell:
