@@ -45,7 +45,6 @@ class RoleActor(pykka.ThreadingActor):
         return self.handler_of(message)(message)
 
     def handler_of(self, message: Any) -> Callable[[Any], Any]:
-        """The method that handles messages of this type."""
         handler: Callable[[Any], Any] = getattr(self, f"on_{type(message).__name__}")
         return handler
 
@@ -147,5 +146,4 @@ class TeamContext:
     """Whether this manager's orders may go out at this moment (L6)."""
 
     def report(self, fact: Any) -> None:
-        """Tell the daemon."""
         tell(self.daemon, fact)

@@ -253,7 +253,6 @@ class Team:
 
     @property
     def actors(self) -> tuple[Ref, ...]:
-        """All of them."""
         demand = () if self.demand is None else (self.demand,)
         lists = (self.cloud_list, self.record_list)
         return (*lists, *self.setups, *self.shutdowns, *self.cleaners, *demand)

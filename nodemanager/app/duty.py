@@ -110,7 +110,6 @@ class Duty:
         return max(limits)
 
     def begin(self, on_death: OnDeath, once: RunOnce | None) -> wiring.System:
-        """Start the actors."""
         shared, term = self._shared, self.term
         inputs = DaemonInputs(
             manager=MANAGER,

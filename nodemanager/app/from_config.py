@@ -296,7 +296,6 @@ def advice_on_power_saving(config: Config) -> list[str]:
 
 
 def secrets_of(config: Config) -> list[str]:
-    """Every secret of the file, for the log to hide."""
     manage = config.manage
     own = (manage.management_token, manage.read_token)
     given = (*own, config.arvados.token, config.registry.token)

@@ -84,7 +84,6 @@ def wait_between_beats() -> float:
 
 
 def set_up_log(config: Config) -> None:
-    """Log as the configuration says, with its secrets hidden."""
     logging = config.logging
     log.setup(str(logging.file), logging.level, config.log_levels, logging.format)
     log.hide(*secrets_of(config))

@@ -109,7 +109,6 @@ class StateDirectory:
 
     @property
     def shown(self) -> str:
-        """Where the facts are, for messages."""
         return f"{self.path}/{_FACTS}"
 
     def lock(self) -> Lease:

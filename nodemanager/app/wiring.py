@@ -38,7 +38,6 @@ class System:
 
     @property
     def cloud(self) -> CloudDriver:
-        """The cloud as it is asked now."""
         return self.context.cloud
 
     @property

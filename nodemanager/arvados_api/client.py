@@ -254,7 +254,6 @@ class ApiClient:
         return self.execute("users", "current", {}).body.get("is_admin") is True
 
     def document(self) -> dict[str, Any]:
-        """The current discovery document."""
         what = f"Arvados {self.host} discovery"
         with translated(what):
             headers, content = self._http().request(self._base + _DISCOVERY)
@@ -281,7 +280,6 @@ class ApiClient:
         self._local = threading.local()
 
     def forget(self) -> None:
-        """Let this thread's next call read the discovery document anew."""
         self._local.client = None
 
     def post(self, url: str, form: Mapping[str, str], timeout: float) -> tuple[int, bytes]:

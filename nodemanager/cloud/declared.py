@@ -132,7 +132,6 @@ def names(value: str) -> tuple[str, ...]:
 
 
 def file(path: str) -> str:
-    """The text of a file."""
     try:
         return Path(path).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError, RuntimeError) as error:

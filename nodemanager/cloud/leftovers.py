@@ -60,7 +60,6 @@ class CloudResource:
 
     @property
     def what(self) -> str:
-        """Its name in a message."""
         return f"{self.kind} {self.id}"
 
     @property
@@ -70,7 +69,6 @@ class CloudResource:
 
     @property
     def held(self) -> bool:
-        """Whether an operator holds it by a tag."""
         return on_hold(self.tags)
 
     def is_ours(self, pool: str) -> bool:
@@ -78,7 +76,6 @@ class CloudResource:
         return self.tags.get(POOL_TAG) == pool and bool(self.incarnation)
 
     def is_free(self, pool: str) -> bool:
-        """Whether it is ours, nothing uses it, and it may be released."""
         return self.is_ours(pool) and not (self.used or self.ending or self.held)
 
 

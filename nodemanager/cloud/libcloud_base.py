@@ -92,7 +92,6 @@ class Drivers:
         self._made_lock = threading.Lock()
 
     def mine(self) -> NodeDriver:
-        """This thread's driver."""
         driver = getattr(self._mine, "driver", None)
         if driver is None:
             driver = self._tame(self._provider.new_driver())
@@ -102,7 +101,6 @@ class Drivers:
         return driver
 
     def close(self) -> None:
-        """Close the connections of all threads."""
         with self._made_lock:
             made, self._made = self._made, []
             self._mine = threading.local()

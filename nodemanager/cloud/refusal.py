@@ -134,7 +134,6 @@ class CodedRefusal(Exception):
 
     @property
     def meaning(self) -> type[CloudError]:
-        """The error that it means to us."""
         for codes, meaning in self.MEANINGS:
             if self.code in codes:
                 return meaning
@@ -154,7 +153,6 @@ class CodedRefusal(Exception):
         return self.meaning(text, retry_after=self.retry_after)
 
     def hide(self, secrets: Iterable[str]) -> None:
-        """Take the secrets out of its message."""
         self.message = without_secrets(self.message, secrets)
 
 

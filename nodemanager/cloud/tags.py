@@ -25,7 +25,6 @@ def on_hold(tags: Mapping[str, str]) -> bool:
 
 
 def tags_for(tags: Tags) -> dict[str, str]:
-    """Our tags as a dictionary, without those that are None."""
     given = {
         POOL_TAG: tags.pool,
         RECORD_TAG: tags.record,
@@ -36,7 +35,6 @@ def tags_for(tags: Tags) -> dict[str, str]:
 
 
 def tags_from(tags: Mapping[str, str]) -> Tags:
-    """Our tags among all tags of a node."""
     return Tags(
         pool=tags.get(POOL_TAG),
         record=tags.get(RECORD_TAG),

@@ -68,7 +68,6 @@ _ADOPTING = """
 
 
 def render(plan: Mapping[str, Any]) -> str:
-    """The file's text for a plan, as GET /api/backlog gives it."""
     return "\n".join((*_head(plan), *_body(plan["items"]), ""))
 
 

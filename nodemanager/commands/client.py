@@ -90,7 +90,6 @@ class Client:
         return self._request("GET", where, None, within_s=within_s)
 
     def post(self, *path: str, **body: Any) -> Json:
-        """The answer of POST /api/PATH with that body, and who we are."""
         return self._request("POST", "/".join(("/api", *path)), {"by": _me(), **body})
 
     def order(

@@ -184,7 +184,6 @@ def _rules(rules: Iterable[Json], *, terminal: bool) -> Table:
 
 
 def _beside(measures: Json) -> tuple[str, str]:
-    """The measured values, and the thresholds."""
     worded = {key: measure(NAMES.get(key, key), value) for key, value in measures.items()}
     values = [one for key, one in worded.items() if one and key not in THRESHOLDS]
     limits = [one for key, one in worded.items() if one and key in THRESHOLDS]

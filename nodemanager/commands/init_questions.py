@@ -21,7 +21,6 @@ DESCRIBED = frozenset({"openstack", "libvirt"})
 
 
 def first_key() -> str:
-    """The file of this user's own public key, if there is one."""
     return next((str(one) for one in sorted(Path.home().glob(".ssh/id_*.pub"))), "")
 
 
@@ -50,7 +49,6 @@ class Prompt:
 
     @property
     def offered(self) -> str:
-        """The default answer."""
         default = self.default if isinstance(self.default, str) else self.default()
         return os.environ.get(self.env, "") or default
 

@@ -195,7 +195,6 @@ class _News:
         self._folding = Folding(folds=folds)
 
     def more(self) -> Iterator[LoggedEvent]:
-        """Those since the last call."""
         return self._folding.take(filter(self._wanted, self._story.news()))
 
     def first(self, last: int | None, *, follow: bool) -> Iterable[LoggedEvent]:

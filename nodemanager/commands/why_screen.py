@@ -18,7 +18,6 @@ LABEL = 8
 
 
 def screen(shown: Json) -> RenderableType:
-    """A paragraph for each size."""
     if shown["aborted"] is not None:
         why = shown["aborted"]
         return Text.assemble("no decision: ", (why["reason"], "bold red"), f". {why['says']}")

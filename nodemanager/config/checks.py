@@ -43,7 +43,6 @@ def is_placeholder(value: str) -> bool:
 
 
 def warn_of_placeholders(draft: Draft) -> None:
-    """Warn of each value that a sample only stands for."""
     for section, keys in draft.keys.items():
         for key, value in keys.items():
             _warn(draft, section, key, value)

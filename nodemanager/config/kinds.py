@@ -157,7 +157,6 @@ def on_off() -> ValueKind[bool]:
 
 
 def choice(of: type[Choice]) -> ValueKind[Choice]:
-    """One of the enum's values, in any case."""
     names = [member.value for member in of]
 
     def parse(text: str) -> Choice:
@@ -193,7 +192,6 @@ def log_level() -> ValueKind[LogLevel]:
 
 
 def text() -> ValueKind[str]:
-    """A text that is not empty."""
 
     def parse(value: str) -> str:
         if not value:
@@ -221,7 +219,6 @@ def names() -> ValueKind[tuple[str, ...]]:
 
 
 def secret() -> ValueKind[Secret]:
-    """A secret that is not empty."""
     return ValueKind("secret", lambda value: Secret(text().parse(value)), secret=True)
 
 
@@ -293,7 +290,6 @@ def hostname_pattern() -> ValueKind[str]:
 
 
 def domain() -> ValueKind[str]:
-    """A domain, or nothing."""
 
     def parse(value: str) -> str:
         labels = value.lower().removesuffix(".").split(".") if value else ()
@@ -320,12 +316,10 @@ def command() -> ValueKind[tuple[str, ...]]:
 
 
 def gres() -> ValueKind[Gres]:
-    """Generic resources with their counts, as Slurm writes them."""
     return ValueKind("resources like gpu:tesla:4, separated by commas", gres_of, shown_gres)
 
 
 def dotted_name() -> ValueKind[str]:
-    """The name of a class with its module."""
 
     def parse(value: str) -> str:
         words = value.split(".")

@@ -58,7 +58,6 @@ class Config(Sections):
 
     @property
     def slots(self) -> int:
-        """The number of slots of the chosen store."""
         if self.records.provider is values.StoreProvider.ARVADOS:
             return self.records.slots
         return self.registry.slots

@@ -213,7 +213,6 @@ class Gate:
             self._waiting[connection] = time.monotonic()
 
     def begins(self, connection: Connection) -> None:
-        """Note that the first byte of a request has arrived."""
         if connection in self._waiting:
             connection.rests = False
             self.waits(connection)

@@ -152,7 +152,6 @@ class HttpServer:
 
     @property
     def alive(self) -> bool:
-        """Whether it still serves."""
         running = self._thread is not None and self._thread.is_alive()
         return running and time.monotonic() - self._turned_at < _STUCK_S
 

@@ -67,7 +67,6 @@ def to_text(data: Any) -> str:
 
 
 def codec_of(of: Any) -> Codec:
-    """The codec of a type as annotations name it."""
     return _codec_of(of)
 
 

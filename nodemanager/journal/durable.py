@@ -46,7 +46,6 @@ def check_owner(
 
 
 def note_try(connection: sa.Connection, now: float) -> None:
-    """A small write."""
     connection.execute(sa.update(about).values(tried_at=now))
 
 

@@ -30,7 +30,6 @@ class LoggedEvent:
 
     @property
     def level(self) -> str:
-        """How bad it is, in lower case."""
         level: str = self.more.get(LEVEL, "info")
         return level
 
@@ -43,5 +42,4 @@ COLUMNS = tuple(one.name for one in fields(LoggedEvent))
 
 
 def event_of_row(row: Sequence[Any]) -> LoggedEvent:
-    """The event of a row with those columns."""
     return LoggedEvent(**{**dict(zip(COLUMNS, row, strict=True)), "more": json.loads(row[-1])})

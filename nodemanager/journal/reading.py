@@ -77,7 +77,6 @@ def read(path: Path, *, since: float = 0.0, until: float = float("inf")) -> Iter
 
 
 def segment_of(path: Path, segment: int) -> Iterator[JournalEntry]:
-    """The entries of one segment."""
     with opened(path) as connection:
         # Read a whole segment at once: an open transaction would keep the write-ahead log from
         # shrinking.

@@ -146,7 +146,6 @@ def past(
 
 
 def follow(entries: Iterable[JournalEntry], tick: Tick = lambda _: None) -> Past:
-    """What these entries come to."""
     found = Past()
     account, evidence = found.account, found.evidence
     records: dict[str, Record] = {}

@@ -163,7 +163,6 @@ def each_latest(path: Path, **asked: Any) -> Iterator[tuple[int, LoggedEvent]]:
 
 
 def count(path: Path, **asked: Any) -> int:
-    """How many such events there are."""
     where, given = _where([], asked)
     with opened(path) as connection, reported_as_damage(path):
         # As above.

@@ -50,7 +50,6 @@ def verdicts_of(made: Plan) -> list[tuple[str, Verdict]]:
 
 
 def digest(verdicts: Iterable[tuple[str, Verdict]]) -> int:
-    """A checksum of the verdicts with their measures."""
     return zlib.crc32(_text(verdicts))
 
 
@@ -67,7 +66,6 @@ class _Part:
     texts: Sequence[bytes] = ()
 
     def then(self, verdicts: Sequence[Verdict]) -> _Part:
-        """The part of the next decision."""
         if same_items(self.verdicts, verdicts):
             return self
         by_id = {verdict.id: verdict for verdict in verdicts}
@@ -99,7 +97,6 @@ class _Part:
         return changes
 
     def ended(self, before: _Part) -> list[VerdictChange]:
-        """What is no longer judged."""
         if before is self:
             return []
         ids = before.by_id.keys() - self.by_id.keys()
@@ -114,13 +111,11 @@ class Verdicts:
     nodes: _Part = field(default_factory=lambda: _Part("node"))
 
     def then(self, made: Plan) -> Verdicts:
-        """The verdicts of the next decision."""
         nodes = [view.verdict for view in made.views]
         return Verdicts(self.records.then(made.records), self.nodes.then(nodes))
 
     @property
     def digest(self) -> int:
-        """The checksum that `digest` has of them."""
         return zlib.crc32(b"[%b]" % b",".join([*self.records.texts, *self.nodes.texts]))
 
 

@@ -70,7 +70,6 @@ class Term:
         self._ends_at = ends_at
 
     def is_over(self) -> None:
-        """Another manager has the lease."""
         self._is_over = True
 
 
@@ -107,7 +106,6 @@ class Keeper:
         return self._term
 
     def view(self) -> LeaseView:
-        """The lease as it is known at this moment."""
         term, seen = self._term, self._seen
         ahead_s = self._clock.wall() - self._clock.boottime()
         if term is not None:
@@ -373,7 +371,6 @@ class LeaseTable:
 
     @property
     def shown(self) -> str:
-        """Where the facts are, for messages."""
         return f"the table facts of {OPTION}"
 
     def _ready(self) -> Database:

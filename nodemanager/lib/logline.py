@@ -104,7 +104,6 @@ def span(seconds: float) -> str:
 
 
 def name_of(key: str) -> str:
-    """A measure's name in words."""
     return MEASURES.get(key) or key.removesuffix("_s").replace("_", " ")
 
 

@@ -42,7 +42,6 @@ class Throttle:
             return count - logged
 
     def count(self, thing: Hashable) -> int:
-        """How often it came so far."""
         with self._lock:
             return self._counts[thing]
 

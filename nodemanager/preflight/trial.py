@@ -69,13 +69,9 @@ TROUBLE = frozenset(
 class TrialScreen(Protocol):
     """Shows what happens, and asks."""
 
-    def doing(self, what: str) -> None:
-        """What is waited for from now on."""
-        ...
+    def doing(self, what: str) -> None: ...
 
-    def ended(self, name: str, found: Found, took_s: float) -> None:
-        """One step has ended."""
-        ...
+    def ended(self, name: str, found: Found, took_s: float) -> None: ...
 
     def agrees(self, left: Sequence[str]) -> bool:
         """Whether to end what an earlier pre-flight left behind."""

@@ -41,7 +41,6 @@ class ArvadosClient:
 
     @property
     def token(self) -> str:
-        """The token that calls send now."""
         return self._api.token
 
     def renew(self, token: str) -> None:
@@ -53,7 +52,6 @@ class ArvadosClient:
         return self._api.is_administrator()
 
     def document(self) -> dict[str, Any]:
-        """The current discovery document."""
         body = self._api.document()
         if not methods_of(body, "nodes"):
             raise StoreRefused(f"Arvados {self._api.host} discovery: {NO_RESOURCE}")

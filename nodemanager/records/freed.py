@@ -43,7 +43,6 @@ def forget(connection: sa.Connection, uuid: str, secret: str) -> None:
 
 
 def is_known(connection: sa.Connection, uuid: str, secret: str) -> bool:
-    """Whether a freed life of that record had this secret."""
     query = sa.select(freed.c.secret_digest).where(freed.c.uuid == uuid)
     digest = _digest(secret)
     known = [hmac.compare_digest(one, digest) for one in connection.execute(query).scalars()]

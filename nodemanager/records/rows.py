@@ -126,13 +126,11 @@ def get_at(connection: sa.Connection, record: Record) -> Row:
 
 
 def all_to_write(connection: sa.Connection) -> list[dict[str, Any]]:
-    """Every row, ordered by uuid, locked to write."""
     query = sa.select(nodes).order_by(nodes.c.uuid).with_for_update()
     return [row._asdict() for row in connection.execute(query)]
 
 
 def find_incarnation(connection: sa.Connection, incarnation: str) -> Row | None:
-    """A row with that incarnation, or None."""
     query = sa.select(nodes).where(nodes.c.incarnation == incarnation).limit(1)
     return _only(connection, query)
 

@@ -73,7 +73,6 @@ class Rereader:
         self._before: Mapping[str, tuple[_Known, Record]] = {}
 
     def listed(self, connection: sa.Connection) -> Listed[Record]:
-        """Every row as a Record, ordered by uuid."""
         before: Mapping[str, tuple[_Known, Record]] = self._before
         now: dict[str, tuple[_Known, Record]] = {}
 
@@ -172,7 +171,6 @@ class SqlRecordStore:
         self.resource = NodesResource(self.db, self.naming)
 
     def _introduce(self) -> None:
-        """Give a new database its id."""
         with self.db.writing(allots=True) as connection:
             known = connection.scalar(sa.select(store.c.store_id).where(store.c.id == 1))
             if known is not None:
@@ -219,7 +217,6 @@ class SqlRecordStore:
             return self.listed(connection)
 
     def listed(self, connection: sa.Connection) -> Listed[Record]:
-        """The listing, in the caller's transaction."""
         return self._rereader.listed(connection)
 
     def read(self, uuid: str) -> Record | None:

@@ -129,7 +129,6 @@ def claim_json(claim: Claim) -> dict[str, Any]:
 
 
 def claimed(properties: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
-    """A record's properties with that claim."""
     with_claim = {**properties, POOL: claim.pool, CLAIM: claim_json(claim)}
     if claim.size is not None:
         with_claim[CLOUD_NODE] = {"size": claim.size, "price": claim.price}

@@ -64,9 +64,7 @@ class Commands(Protocol):
         """
         ...
 
-    def order(self, message: Callable[[Callable[[Any], None]], Any]) -> Any:
-        """The same of a message that changes something."""
-        ...
+    def order(self, message: Callable[[Callable[[Any], None]], Any]) -> Any: ...
 
 
 def user_named(request: Request, said: str) -> str:

@@ -60,7 +60,6 @@ def _cause(cause: Blocker) -> Json:
 
 
 def answer(decision: DecisionView, size: str | None) -> Json:
-    """The answer of GET /api/why."""
     made = decision.made
     return {
         "pool": decision.settings.pool,
@@ -90,7 +89,6 @@ class ListRequest(NamedTuple):
     query: Mapping[str, str] = {}
 
     def time(self, key: str) -> float | None:
-        """The time that the query has there, if any."""
         return moment_of(self.query.get(key))
 
     def events(self) -> Path:
@@ -130,12 +128,10 @@ class ListAnswer(NamedTuple):
 
 
 def nodes(asked: ListRequest) -> Json:
-    """The answer of GET /api/nodes."""
     return {**_listed(asked), "nodes": plain(_taken(asked.decision).nodes)}
 
 
 def slots(asked: ListRequest) -> Json:
-    """The answer of GET /api/slots."""
     taken = _taken(asked.decision)
     return {**_listed(asked), "total": taken.total, "slots": plain(taken.slots)}
 
@@ -152,7 +148,6 @@ def waiting(asked: ListRequest) -> Json:
 
 
 def orders(asked: ListRequest) -> Json:
-    """The answer of GET /api/orders."""
     decision = asked.decision
     marks = decision.marks
     rows = inventory.standing_orders(marks, inventory.hosts_of(decision.made, marks))
@@ -160,7 +155,6 @@ def orders(asked: ListRequest) -> Json:
 
 
 def groups(asked: ListRequest) -> Json:
-    """The answer of GET /api/events."""
     since = asked.time("since")
     happened = lately(
         asked.events(),
@@ -190,7 +184,6 @@ def decisions(asked: ListRequest) -> Json:
 
 
 def decision_row(number: int, one: LoggedEvent) -> Json:
-    """A row of DECISIONS."""
     return {
         "number": number,
         "at": one.at,

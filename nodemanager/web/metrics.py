@@ -281,7 +281,6 @@ class Metrics:
         self._cycle_at.set(self._clock.wall())
 
     def slots(self, slots: Slots) -> None:
-        """Note who holds the slots at a decision, for the trend."""
         if slots.total is not None:
             used = slots_used(slots)
             self._trend.note(Taken(self._clock.boottime(), used, max(0, slots.total - used)))

@@ -89,7 +89,6 @@ class Health:
 
 
 def add_health(app: Any, health: Health) -> None:
-    """Route the four paths."""
     app.add_route("/_health/ping", _Check(health, _alive, needs_token=True))
     app.add_route("/_health/active", _Check(health, _active))
     app.add_route("/healthz", _Check(health, _alive))

@@ -385,7 +385,6 @@ class Board:
 
     @property
     def journal(self) -> Path | None:
-        """The journal that the newest decision is in."""
         stands_by = self.decision is not None and self.decision.mode == STANDBY
         return self._standby if stands_by else self._journal
 

@@ -85,7 +85,6 @@ class BacklogMarks:
             context.learn(replace(backlog, is_saved=True))
 
     def load(self) -> None:
-        """Take up the marks that a former process left."""
         kept = self._context.journal_writer.kept(BACKLOG_MARKS)
         if not kept or self.marks:
             return
@@ -144,7 +143,6 @@ class BacklogMarks:
         return found
 
     def stop(self, message: StopBacklog) -> None:
-        """Take all marks off: let nothing more go."""
         count = len(self.marks)
         if count:
             self._tell_order("stop", message.by, count)
@@ -225,6 +223,5 @@ class BacklogMarks:
             self.item_ended(key, ItemStatus(ItemState.CHANGED, why.reason, why.measures or {}))
 
     def item_ended(self, key: str, status: ItemStatus) -> None:
-        """Note how a marked item ended."""
         if key in self.marks:
             self._take_off({self.marks[key].item: status})

@@ -268,7 +268,6 @@ class Questions:
         return Mark(said.command.by, self._context.clock.wall(), said.command.reason, life)
 
     def ask(self, said: Ordered, named: Named) -> None:
-        """Have the next plan judge the command, soon."""
         self._asked.append((said, named))
         self._context.decide_soon()
 
@@ -328,7 +327,6 @@ class Questions:
             self._answers.give(said, reply)
 
     def ended(self, end: End) -> None:
-        """Answer the commands that wait for a clean that ended."""
         if end.key.action is not Action.CLEAN:
             return
         order, ended = end.order, end.ended

@@ -166,7 +166,6 @@ class Context:
 
     @property
     def worker_pools(self) -> tuple[WorkerPool, ...]:
-        """All workers."""
         return (self.setups, self.shutdowns, self.cleaners)
 
     # What is known.
@@ -283,7 +282,6 @@ class Context:
             self._rests_until = self.now + REST * took_s
 
     def show(self, decision: DecisionView) -> None:
-        """Show a decision to the web."""
         self._shown = decision
         self.inputs.show(decision)
 

@@ -55,7 +55,6 @@ class Parts:
 
 
 def parts_of(context: Context) -> Parts:
-    """Make all parts of a daemon, and the runner that they share."""
     identities, endings = Identities(context), Endings(context)
     invariants, false_cleans = Invariants(context), FalseCleans(context)
     marks = OperatorMarks(context)
@@ -130,7 +129,6 @@ class NodeManagerDaemonActor(RoleActor):
         }
 
     def handler_of(self, message: Any) -> Callable[[Any], Any]:
-        """The part's method that handles messages of this type."""
         return self._routes[type(message)]
 
     def _begin(self, message: messages.Begin) -> None:

@@ -113,7 +113,6 @@ class Decisions:
     _tags_asked_after: Nodes | None = None
 
     def decide(self, message: Decide) -> None:
-        """Take one decision from what is known now."""
         self._context.decides()
         self._recovery.mend()
         now, rests = self._context.now, self._context.limits.places

@@ -41,7 +41,6 @@ class Identities:
             )
 
     def saw_account(self, account: str) -> None:
-        """Take in the account of the cloud's credentials."""
         self._note(account=account)
         self._identify("account", account)
 

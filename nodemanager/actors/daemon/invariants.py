@@ -37,7 +37,6 @@ class Invariants:
     _seen_reported: frozenset[str] = frozenset()
 
     def ended(self, end: End) -> None:
-        """Check a clean that ended."""
         if end.has_freed:
             self._prove(end.key.id)
 
@@ -72,7 +71,6 @@ class Invariants:
             self._prove(uuid)
 
     def _broken(self, uuid: str, found: Iterable[Violation], plan_id: str | None) -> None:
-        """Log each broken rule, and open the breaker."""
         for violation in found:
             self._context.log.event(
                 Event.INVARIANT_BROKEN,

@@ -230,7 +230,6 @@ class LeftoverReleases:
         )
 
     def found(self, message: messages.LeftoversFound) -> None:
-        """Take the result of a search."""
         self._context.shutdowns.done(LEFTOVERS)
         now = self._context.now
         if isinstance(message.error, Throttled):
@@ -257,7 +256,6 @@ class LeftoverReleases:
         self._settled()
 
     def released(self, message: messages.LeftoverReleased) -> None:
-        """Take the result of a release."""
         self._context.shutdowns.done(LEFTOVERS)
         if isinstance(message.error, Throttled):
             self._context.throttled(message.error)
@@ -273,7 +271,6 @@ class LeftoverReleases:
         self._settled()
 
     def _tell_deferred(self, turn: Turn, now: float) -> None:
-        """Log why nothing is released, when the reason changes."""
         block = turn.block
         reason = None if block is None else block.reason
         if block is not None and reason is not self._deferred_for:

@@ -97,7 +97,6 @@ class Observations:
         self._context.event_log.clock_doubted(shown)
 
     def demand_seen(self, fact: facts.DemandSeen) -> None:
-        """Take in the wishlist."""
         context = self._context
         context.fold(fact)
         took_s = fact.ended_at - fact.started_at
@@ -116,7 +115,6 @@ class Observations:
         context.decide_soon()
 
     def errand_run(self, message: ErrandRun) -> None:
-        """Take in what became of an errand, and log it."""
         self._context.learn(message)
         if not message.is_moot:
             self._context.event_log.errand(message.errand, message.error, message.plan_id)

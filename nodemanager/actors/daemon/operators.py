@@ -55,7 +55,6 @@ class Holds:
         return self._answers.done(command, named, more if is_unlisted else "")
 
     def release(self, said: Ordered) -> Reply:
-        """End the hold."""
         given, holds = said.command.id or "", self._marks.all.holds
         found = commands.find(given, self._names.known())
         if isinstance(found, Reply) or found.id != given:
@@ -159,7 +158,6 @@ class DrainCommands:
         return None
 
     def run(self, said: Ordered) -> Reply:
-        """Undo a drain or a kill."""
         named = self._names.node(said.command)
         node_id = named.node or named.id
         if self._context.flights.is_written(Key(Action.SHUTDOWN, node_id)):

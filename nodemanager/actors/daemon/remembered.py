@@ -116,6 +116,5 @@ class RememberedBacklog:
         return kept is None, frozenset(str(kept).split()) if kept else frozenset()
 
     def save(self, backlog: frozenset[str]) -> None:
-        """Write it to the disk."""
         if self._facts is not None:
             self._facts.remember("backlog", " ".join(sorted(backlog)))

@@ -129,7 +129,6 @@ class Runner:
             self._enter(key, step, now, begun=begun)
 
     def carried_out(self, message: CarriedOut, now: float) -> None:
-        """Take a worker's answer."""
         pool = self._shell.workers_for(message.key.action)
         # The answer is an error where a create was refused in the end.
         result = message.error or message.answer

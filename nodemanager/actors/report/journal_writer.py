@@ -127,7 +127,6 @@ class Loaded:
     values: Mapping[Kept[Any], Any]
 
     def of(self, what: Kept[T]) -> T:
-        """The value as it was kept."""
         value: T = self.values[what]
         return value
 
@@ -259,7 +258,6 @@ class JournalWriter:
         return not entries or self._access.does(partial(self._journal.save_leftovers, entries))
 
     def tried(self, entry: Entry) -> None:
-        """Write the state of one leftover."""
         self._access.owes(
             ("leftover", entry.leftover.key), partial(self._journal.save_leftovers, [entry])
         )
@@ -293,7 +291,6 @@ class JournalWriter:
         return False
 
     def kept(self, what: Kept[T]) -> T:
-        """The value as it was kept last."""
         value: T = self._values[what]
         return value
 

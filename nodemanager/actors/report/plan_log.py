@@ -67,7 +67,6 @@ class NoticeLog:
         self._logged: dict[Reason, tuple[float, int]] = {}
 
     def plan(self, plan: Plan, now: float) -> None:
-        """Log the plan's notices that are due."""
         for notice in plan.notices:
             logged_at, logged_count = self._logged.get(notice.reason, (float("-inf"), 0))
             if now - logged_at < EVERY_S and notice.count < 2 * logged_count:

@@ -107,7 +107,6 @@ class WorkerPool:
 
     @property
     def _running(self) -> int:
-        """How many paced orders run."""
         return sum(order.paced for _, order in self._busy.values())
 
 

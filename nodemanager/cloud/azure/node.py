@@ -54,7 +54,6 @@ def tags_in(tags: Mapping[str, str]) -> Tags:
 
 
 def azure_tags(tags: Tags, name: str | None = None) -> dict[str, str]:
-    """Our tags as Azure's, and the node's name."""
     return tags_for(tags) | ({} if name is None else {NAME_TAG: name})
 
 
@@ -85,7 +84,6 @@ class VirtualMachine:
 
     @property
     def own_name(self) -> str:
-        """The machine's name in its resource group."""
         return _text(self.item, "name")
 
     @property

@@ -34,7 +34,6 @@ class AzureAnswers(transport.EndpointAnswers):
 
     @property
     def access_token(self) -> str:
-        """As libcloud's connection asks for it."""
         return self.tokens.access_token
 
     def get_token_from_credentials(self) -> None:
@@ -59,7 +58,6 @@ class Wire:
 
     @property
     def group(self) -> str:
-        """The resource id of the group that the nodes are in."""
         return f"{self.subscription}/resourceGroups/{self._access.group}"
 
     @property
@@ -191,7 +189,6 @@ def judged(answer: transport.Answer, doing: str, *, bare_list: bool = False) -> 
 
 
 def _refusal(content: Mapping[str, Any]) -> tuple[str, str]:
-    """Code and message of an error answer."""
     said = content.get("error")
     if not isinstance(said, dict):
         return "", ""

@@ -40,7 +40,6 @@ def labels_for(tags: Tags, name: str | None = None) -> dict[str, str]:
 
 
 def tags_in(labels: Mapping[str, str]) -> Tags:
-    """Our tags among an instance's labels."""
     return tags_from({key: read_label(value) for key, value in labels.items()})
 
 
@@ -133,7 +132,6 @@ class Instance:
 
     @property
     def own_name(self) -> str:
-        """The instance's name in its zone."""
         return self.text("name")
 
     @property

@@ -190,7 +190,6 @@ def judged(answer: Answer, doing: str, kind: str | None) -> dict[str, Any]:
 
 
 def _refusal(content: Mapping[str, Any]) -> tuple[str, str]:
-    """Reason and message of an error answer."""
     error = content.get("error")
     if not isinstance(error, dict):
         return "", ""

@@ -150,7 +150,6 @@ class Hypervisor(LibvirtNodeDriver):  # type: ignore[misc]
         return str(self.within(volume.XMLDesc))
 
     def ex_upload(self, volume: Any, content: bytes) -> None:
-        """Write the content to the volume, from its beginning."""
         stream = self.connection.newStream()
         try:
             volume.upload(stream, 0, len(content))

@@ -134,7 +134,6 @@ class StoragePool:
             return None
 
     def delete(self, driver: Hypervisor, name: str) -> None:
-        """Delete the volume if there is one."""
         found = self.volume(driver, name)
         if found is not None:
             driver.within(found.delete)
@@ -181,7 +180,6 @@ def _image_id(volume: Element) -> str | None:
 
 
 def root_size(image: Image, template: Template) -> int:
-    """Bytes of a node's boot volume."""
     return max(image.capacity, (template.disk or 0) * MIB)
 
 

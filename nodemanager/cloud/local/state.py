@@ -102,7 +102,6 @@ class NodeDir:
         return meta
 
     def change_tags(self, tags: Mapping[str, str]) -> None:
-        """Add these tags and keep the others."""
         meta = self.meta()
         write_atomic(self.path / META, {**meta, "tags": {**meta.get("tags", {}), **tags}})
 
@@ -180,7 +179,6 @@ class StateDir:
         return NodeDir(self.nodes / node_id)
 
     def all(self) -> list[NodeDir]:
-        """Every listed node, in every state."""
         names = sorted(entry.name for entry in os.scandir(self.nodes) if entry.is_dir())
         return [NodeDir(self.nodes / name) for name in names if not name.startswith(".")]
 

@@ -111,7 +111,6 @@ class Server:
 
     @property
     def volumes(self) -> list[str]:
-        """The ids of the volumes that are attached to it."""
         return [str(one["id"]) for one in self.raw["os-extended-volumes:volumes_attached"]]
 
     @property

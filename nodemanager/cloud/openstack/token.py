@@ -72,7 +72,6 @@ class Keystone:
         return token
 
     def account(self) -> str:
-        """The project's id."""
         self._told_for = self._tokens.access_token.project
         return self._told_for
 

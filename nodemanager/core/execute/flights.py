@@ -124,7 +124,6 @@ class Flights:
 
     @property
     def destroys_of(self) -> set[str]:
-        """The records whose node has a shutdown in flight."""
         flights = (*self.running.items(), *self.left.items())
         return {one.state.order.record for key, one in flights if key.action is Action.SHUTDOWN}
 

@@ -51,7 +51,6 @@ OnceState = Reading[Order] | Writing[Order] | GivenUp[Order]
 
 
 def reading(order: Order, effect: ReadRecord | AskNode) -> Step[OnceState[Order]]:
-    """The first step."""
     return Step(Reading(order), (effect,))
 
 

@@ -54,7 +54,6 @@ class Recent:
 
     @property
     def unclaimed(self) -> tuple[str, ...]:
-        """The sizes of the doubtful set-ups."""
         return tuple(size for size, _ in self.doubtful)
 
 

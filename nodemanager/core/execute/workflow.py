@@ -335,9 +335,7 @@ class Workflow(Protocol[S]):
         """What a snapshot calls it in flight (`Flight.kind`)."""
         ...
 
-    def start(self, order: Any, seen: Seen) -> Step[S]:
-        """The first step of an order."""
-        ...
+    def start(self, order: Any, seen: Seen) -> Step[S]: ...
 
     def on(self, state: S, event: WorkflowEvent, seen: Seen) -> Step[S]:
         """The step that the event leads to; the same state without effects changes nothing."""

@@ -46,7 +46,6 @@ class Sum:
 
     @property
     def measures(self) -> dict[str, object]:
-        """The sum as it is shown."""
         relation = "at most" if self.at_most else "exactly"
         return {"sum": self.name, relation.replace(" ", "_"): self.whole, **self.parts}
 

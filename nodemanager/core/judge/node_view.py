@@ -134,7 +134,6 @@ class Silence(NamedTuple):
 
     @property
     def measures(self) -> Measured:
-        """Each value with its threshold."""
         return {
             "silent_s": self.silent_s,
             "window_s": self.window_s,
@@ -162,7 +161,6 @@ class Subject:
         return self.record
 
     def kept(self, reason: Reason, **measures: Any) -> NodeView:
-        """The view with a KEEP verdict."""
         verdict = self.before
         if (
             measures
@@ -188,7 +186,6 @@ class Subject:
         )
 
     def outside(self, reason: Reason, **measures: Any) -> NodeView:
-        """The view of a node that is not ours or no longer exists."""
         verdict = keep(self.node.id, reason, **measures)
         return NodeView(self.node, verdict, WorkerState.UNKNOWN, counts=False)
 

@@ -73,7 +73,6 @@ class NodeFacts:
         """The names of the scheduler's newest listing, once asked for."""
 
     def subject(self, node: CloudNode) -> Subject:
-        """The node with its paired record, if any, and its fresh state."""
         record = self.pairs.record_of.get(node.id)
         if record is None:
             return Subject(node, None, WorkerState.UNKNOWN, self.before.get(node.id))
@@ -991,7 +990,6 @@ class NodeJudge:
         return not concerned or not (node.id in concerned or record.uuid in concerned)
 
     def _judged(self, node: CloudNode) -> NodeView:
-        """The view, by all checks."""
         subject = self._facts.subject(node)
         seen = self._checked(node, subject)
         snapshot = self._facts.snapshot

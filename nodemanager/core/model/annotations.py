@@ -63,7 +63,6 @@ class HandClean:
     forced: tuple[str, ...] = ()
 
     def measures(self) -> dict[str, Any]:
-        """The measures that a verdict shows of this order."""
         shown: dict[str, Any] = {"by": self.by}
         if self.reason:
             shown["cause"] = self.reason
@@ -110,7 +109,6 @@ class Marks:
 
     @property
     def by_kind(self) -> Mapping[str, Mapping[str, Mark]]:
-        """The marks on nodes and records, by the word for each."""
         return {
             "hold": self.holds,
             "cordon": {id: one for id, one in self.drains.items() if one.kept},

@@ -77,7 +77,6 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether it stands open for any cause."""
         return self.cause is not None
 
     @property

@@ -826,7 +826,6 @@ class Reason(Explained):
 
 
 def having(means: Means) -> frozenset[Reason]:
-    """All reasons that mean this."""
     return frozenset(one for one in Reason if means in one.row.means)
 
 

@@ -72,12 +72,10 @@ class MeasuredClock:
 
     @property
     def has_jumped(self) -> bool:
-        """Whether we know of a jump."""
         return self.known_since != ALWAYS
 
     @property
     def newest(self) -> StoreTime:
-        """The newest reading."""
         return StoreTime(self.now(self.read_at), self.read_at, self.error_s)
 
     @property

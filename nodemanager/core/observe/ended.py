@@ -69,12 +69,10 @@ class EndedNode:
 
     @property
     def life(self) -> str:
-        """The key of the record's life that ended."""
         return life_key(self.record.uuid, self.record.incarnation)
 
     @property
     def size(self) -> str | None:
-        """The name of the size that was booted."""
         return None if self.record.claim is None else self.record.claim.size
 
 

@@ -299,7 +299,6 @@ class Impossible:
 
     @property
     def too_many(self) -> bool:
-        """Whether the cycle must be aborted."""
         return len(self.ids) > IMPOSSIBLE_FRACTION * self.listed
 
 

@@ -49,7 +49,6 @@ def is_ours_to_claim(record: Record, settings: Settings) -> bool:
 
 
 def other_pools(records: Iterable[Record], settings: Settings) -> frozenset[str]:
-    """The other pools that records name."""
     named = {record.pool for record in records} - {settings.pool, preflight_of(settings.pool)}
     return frozenset(pool for pool in named if pool is not None)
 

@@ -136,7 +136,6 @@ def id_to_ask_by(record: Record, snapshot: Snapshot) -> str | None:
 
 
 def _absence_of(record: Record, snapshot: Snapshot) -> Absence | None:
-    """The absence of this life's node."""
     absence = snapshot.history.absence.get(record.uuid)
     is_of_it = absence is not None and absence.incarnation == record.incarnation
     return absence if is_of_it else None

@@ -277,7 +277,6 @@ def without(named: Named, reason: Reason, known: Known) -> Reply:
 
 
 def too_late(named: Named) -> Reply:
-    """The refusal to undo a destroy that was sent."""
     text = f"{named.called(_node(named))}: its destroy was sent already, and can't be undone"
     return _said(Result.REFUSED, named, text, Reason.SHUTTING_DOWN)
 
@@ -313,7 +312,6 @@ def _said(result: Result, named: Named, text: str, reason: Reason | None = None)
 
 
 def without_marks(marks: Marks, node_ids: Collection[str]) -> Marks:
-    """The marks without drains and kills of these nodes."""
     drains = {id: one for id, one in marks.drains.items() if id not in node_ids}
     kills = {id: one for id, one in marks.kills.items() if id not in node_ids}
     return replace(marks, drains=drains, kills=kills)

@@ -201,7 +201,6 @@ def after_throttled(limits: Limits, asked_s: float | None, at: float, settings: 
 
 
 def after_worked(limits: Limits, settings: Settings) -> Limits:
-    """The limits after a create or a destroy succeeded."""
     more = _at_once(limits, settings) + 1
     at_once = more if more < settings.max_creates else None
     if (limits.at_once, limits.throttled) == (at_once, 0):

@@ -60,7 +60,6 @@ class ShutdownOrder:
 
 
 def order_shutdown(view: NodeView, snapshot: Snapshot) -> ShutdownOrder:
-    """The order that a SHUTDOWN verdict calls for."""
     record, node = view.record, view.node
     return ShutdownOrder(
         node_id=node.id,

@@ -66,7 +66,6 @@ class TellJob:
 
     @property
     def log_fields(self) -> Mapping[str, Any]:
-        """What the log says of it."""
         return {"action": "comment", "job": self.job, "reason": self.reason, "detail": self.text}
 
 
@@ -494,6 +493,5 @@ def _still_waits(key: str, waiting: set[str] | None) -> bool:
 def errand_ended(
     dispatched: Dispatched, errand: Errand, outcome: ErrandOutcome, now: float
 ) -> Dispatched:
-    """With what became of the errand."""
     tried = {**dispatched.errands, errand.key: ErrandTried(outcome, now)}
     return replace(dispatched, errands=tried)

@@ -110,7 +110,6 @@ class DrainOrder:
 
     @property
     def hostname(self) -> str:
-        """The node's name in the scheduler."""
         return self.record.hostname or ""
 
 

@@ -138,7 +138,6 @@ class Leak:
 
     @property
     def leaked(self) -> int:
-        """How many of these slots leak."""
         return self.count - self.in_window
 
 
@@ -310,7 +309,6 @@ class NameMismatch:
 
     @property
     def text(self) -> str:
-        """What is wrong, and what to do about it."""
         if self.like is not None:
             return (
                 f"the scheduler calls {self.first} {self.like}: write [Registry] hostname as the "

@@ -59,7 +59,6 @@ class Wishes:
 
 
 def is_over(price: float, settings: Settings) -> bool:
-    """Whether that price is more than max_total_price."""
     return price > settings.max_total_price + PRICE_ERROR
 
 
@@ -113,7 +112,6 @@ class _Weighing:
         )
 
     def add(self, job: Job) -> None:
-        """Weigh the next job of the queue."""
         job, size = self._sizes.shaped(job)
         verdict = self._unsatisfiable(job, size)
         if verdict is not None:

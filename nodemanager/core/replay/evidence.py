@@ -55,7 +55,6 @@ class Lengths:
         return 0.0
 
     def above(self, limit_s: float = -1.0) -> Seen:
-        """Those above the limit."""
         found = [one for one in self.by_s.values() if one.longest_s > limit_s]
         if not found:
             return Seen()
@@ -200,7 +199,6 @@ class IdleSpell:
 
 
 def by_node(stretches: Iterable[Stretch]) -> list[list[Stretch]]:
-    """Those of each node, in order."""
     found: dict[str, list[Stretch]] = {}
     for one in sorted(stretches, key=lambda one: one.since):
         found.setdefault(one.node, []).append(one)

@@ -69,7 +69,6 @@ def life_of(record: Record) -> Life:
 
 
 def is_life(record: Record, life: Life) -> bool:
-    """Whether the record still shows this life."""
     if record.incarnation != life.incarnation or not record.holds_anything:
         return False
     if life.incarnation is not None:

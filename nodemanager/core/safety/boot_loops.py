@@ -94,7 +94,6 @@ def after_boot(loops: Loops, size: str | None) -> Loops:
 
 
 def after_reset(loops: Loops) -> Loops:
-    """The loops without any streak."""
     return Loops(counted=loops.counted)
 
 

@@ -45,7 +45,6 @@ def opened(
 
 
 def closed(breaker: Breaker) -> Breaker:
-    """The breaker, closed for every cause."""
     return _standing(breaker, (), breaker.generation + 1)
 
 

@@ -152,7 +152,6 @@ def _legend(
 
 
 def _runs(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
-    """The samples without gaps between them."""
     run: list[Sample] = []
     for one in samples:
         if run and one.at - run[-1].at > _GAP * EVERY_S:
@@ -192,7 +191,6 @@ def _along(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _line(run: Sequence[_Point], place: int, x: _Scale, y: _Scale, width: float) -> str:
-    """The path of one series by itself."""
     points = [(x(one.at), y(one.values[place])) for one in run]
     last = x(min(run[-1].at + width, x.high))
     return f"M{points[0][0]} {points[0][1]}{_along(points)}H{last}"

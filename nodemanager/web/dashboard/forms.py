@@ -39,7 +39,6 @@ def text(form: Mapping[str, Any], key: str, longest: int = 1000) -> str:
 
 
 def several(form: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """The texts of a field that may be given more than once."""
     value = form.get(key, [])
     return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
 

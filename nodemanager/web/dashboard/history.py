@@ -109,7 +109,6 @@ EVENTS = {
 
 
 def levels_of(made: Plan, settings: Settings) -> dict[str, float]:
-    """The values of all series but those of events, by their keys."""
     return {
         f"{chart.id}.{name}": value
         for chart in CHARTS
@@ -161,7 +160,6 @@ class ChartHistory:
         self._fails = False
 
     def heard(self, event: Event) -> None:
-        """Count a logged event, if a series counts it."""
         if event in EVENTS:
             with self._lock:
                 self._heard[EVENTS[event]] += 1

@@ -103,7 +103,6 @@ def _rank(alert: Alert) -> int:
 
 
 def _calm(seen: ShownDecision) -> Alert:
-    """That nothing is wrong, in one line."""
     states, total = slot_states(seen.decision.made), seen.status.slots.total
     with_node = seen.status.slots.held_by.get(Holder.LISTED_NODE.value, 0)
     held = "" if states is None else f"{with_node} slots have a node"
@@ -163,7 +162,6 @@ def _unanswered(seen: ShownDecision, *, old: bool) -> Iterator[Alert]:
 
 
 def alerts(seen: ShownDecision) -> Iterator[Alert]:
-    """What is wrong with the pool as a whole."""
     status = seen.status
     reset = (("Reset the breaker…", act_path("breaker_reset")),)
     for breaker in status.breaker.parts:

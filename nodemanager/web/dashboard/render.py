@@ -100,7 +100,6 @@ def clock(at: float | None) -> Markup:
 
 
 def words(value: Any) -> str:
-    """A name of the code in words."""
     return str(value).replace("_", " ")
 
 
@@ -110,7 +109,6 @@ def doc_of(code: Any) -> str:
 
 
 def path_of(kind: str, id: str) -> str:
-    """The page of a node or record."""
     return f"/{kind}/{quote(id, safe='')}"
 
 
@@ -141,7 +139,6 @@ def act_path(verb: str, id: str | None = None) -> str:
 
 
 def measures(measured: Any) -> str:
-    """All measures of a verdict or event, on one line."""
     return ", ".join(measure(key, one) for key, one in (measured or {}).items() if one is not None)
 
 
@@ -185,5 +182,4 @@ def part(name: str, *given: Any) -> str:
 
 
 def heads(*names: str, numbers: Collection[str] = ()) -> str:
-    """The head of a table that is not sorted."""
     return part("plain_heads", names, numbers)

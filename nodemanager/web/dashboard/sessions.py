@@ -48,7 +48,6 @@ class Sessions:
         self._ended: dict[str, float] = {}
 
     def begin(self, role: Role, name: str) -> tuple[Session, str]:
-        """A new session and its cookie."""
         session = Session(secrets.token_urlsafe(16), role, name, self._wall() + LASTS_S)
         claims = json.dumps([session.id, session.role, session.name, session.ends_at]).encode()
         return session, f"{_text(claims)}.{_text(self._mac(role, b'cookie', claims))}"

@@ -111,7 +111,6 @@ class Site:
     # Sessions.
 
     def session(self, request: Request) -> Session | None:
-        """The signed-in session of the request's cookie."""
         given = request.get_cookie_values(cookie_name(request)) or []
         return next((found for one in given if (found := self.sessions.read(one))), None)
 
@@ -167,7 +166,6 @@ class Site:
         response.text = foreign.shown(page)
 
     async def show_page(self, request: Request, response: Response, session: Session) -> None:
-        """Answer with the page at the request's path."""
         address = Address.of(request.path, dict(parse_qsl(request.query_string)))
         try:
             page = await self.store.newest(address, at_once=True)
@@ -204,7 +202,6 @@ def dress(response: Response) -> None:
 
 
 def see(path: str) -> falcon.HTTPSeeOther:
-    """What leads a browser to that path."""
     # A copy: falcon puts the path into it.
     return falcon.HTTPSeeOther(path, headers=dict(HEADERS))
 
@@ -225,7 +222,6 @@ def own_path(given: str) -> str:
 
 
 def add_dashboard(app: Any, site: Site) -> None:
-    """Add the routes of the pages, except those that give orders."""
     page = _Page(site)
     things = (f"{path}/{{id:path}}" for path in PAGES)
     for path in ("/", "/incident", *PAGES, *things):
@@ -348,7 +344,6 @@ class _SignOut:
 
 @cache
 def _files() -> Mapping[str, tuple[bytes, str]]:
-    """The static files by name, with their types."""
     folder = files("nodemanager.web.dashboard") / "static"
     return {
         one.name: (one.read_bytes(), TYPES[f".{one.name.rpartition('.')[2]}"])

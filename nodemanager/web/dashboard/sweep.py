@@ -60,7 +60,6 @@ class Sweeps:
         return True
 
     def stop(self) -> None:
-        """End the process, if one runs."""
         with self._lock, contextlib.suppress(ProcessLookupError):
             if self._process is not None:
                 self._process.kill()
@@ -108,7 +107,6 @@ class Sweeps:
 
 
 def windows(seen: ShownDecision, sweeps: Sweeps) -> Page:
-    """The page of the windows."""
     html = part("sweep", sweeps.state)
     blocks = (alerts_block(seen), Block("sweep", "", html, wide=True))
     return Page("Windows", "Windows", blocks)

@@ -83,7 +83,6 @@ def ids_of(shown: Json) -> tuple[str | None, str | None]:
 
 
 def _orders(seen: ShownDecision, shown: Json) -> list[TableRow]:
-    """The operators' orders that stand for it."""
     rows: list[TableRow] = orders(ListRequest(seen.decision))["orders"]
     return [one for one in rows if one["id"] is not None and one["id"] in ids_of(shown)]
 
@@ -97,7 +96,6 @@ def _standing(stand: Sequence[TableRow]) -> str:
 
 
 def href(order: TableRow) -> str:
-    """The order on the page of orders."""
     return f"/orders?{urlencode({'order': order['order'], 'q': order['id']})}"
 
 
