@@ -342,7 +342,8 @@ class Truth:
         known_at = min(one.given_at for one in whole if not late or self._shows(one, record))
         lacking = []
         for heard in reversed([one for one in ears.cloud if known_at <= one.given_at <= by]):
-            if same & heard.items.keys():
+            shown_states = {heard.items[id].state for id in same & heard.items.keys()}
+            if shown_states - {CloudState.TERMINATED}:
                 break
             # One that began before the node was made, or was heard last, does not lack it.
             if heard.complete and heard.started >= max(one.created_at, heard_at):
