@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Generator, Iterator
@@ -231,6 +232,23 @@ def configured(tmp_path: Path) -> Configured:
         return load(path, environ={})
 
     return config
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Of localhost and 127.0.0.1, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
+    subprocess.run(
+        [
+            *["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
+            *["-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", key, "-out", cert],
+            *["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return cert, key
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ import os
 import resource
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -57,21 +56,6 @@ async def failing(scope: Any, receive: Any, send: Any) -> None:
 def serve(app: Any = hello, port: int = 0, **options: Any) -> HttpServer:
     options = {"option": "[Manage] port", "name": "test"} | options
     return HttpServer(app, options.pop("address", "127.0.0.1"), port, **options)
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> tuple[str, str]:
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            *["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
-            *["-nodes", "-days", "2", "-subj", "/CN=localhost"],
-            *["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)],
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return str(cert), str(key)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,22 +34,6 @@ def told(tmp_path: Path) -> Told:
         return {check.name: check.ask() for check in ping_url.checks(config)}
 
     return asked
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    subprocess.run(
-        [
-            *["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
-            *["-nodes", "-days", "2", "-subj", "/CN=localhost"],
-            *["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return cert, key
 
 
 @pytest.fixture(scope="module")

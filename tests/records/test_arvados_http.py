@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 import traceback
 from collections.abc import Iterator
@@ -238,22 +237,6 @@ def test_plain_http_is_for_loopback_unless_insecure():
         open_store("http://api.example.org")
     assert open_store("http://api.example.org", insecure=True).slots() == 8
     assert open_store("http://[::1]:8000").slots() == 8
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    subprocess.run(
-        [
-            *["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
-            *["-nodes", "-days", "2", "-subj", "/CN=localhost"],
-            *["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return cert, key
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import socket
 import subprocess
 import sys
@@ -14,9 +12,6 @@ import arvados
 import arvados.errors
 import pytest
 import requests
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from nodemanager.errors import StartError
 from nodemanager.registry.app import build_app, registry_server
@@ -96,30 +91,6 @@ def test_a_process_that_ends_without_stopping_its_server_does_end(tmp_path):
         check=True,
     )
     assert ended.stdout == "True\n"
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    day = datetime.timedelta(days=1)
-    hosts = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - day)
-        .not_valid_after(now + day)
-        .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    folder = tmp_path_factory.mktemp("tls")
-    pem = serialization.Encoding.PEM
-    (folder / "cert.pem").write_bytes(made.public_bytes(pem))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return str(folder / "cert.pem"), str(folder / "key.pem")
 
 
 @pytest.fixture
