@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.schedulers.slurm_dispatcher_stage import OnDispatcher
 from tests.schedulers.slurm_language import Script, look, unlike
 from tests.schedulers.slurm_queue_scripts import QUEUE_SCRIPTS
 from tests.schedulers.slurm_scripts import SCRIPTS
-from tests.schedulers.slurm_stages import OnModel, OnSlurm, play, played_on, real_stage
+from tests.schedulers.slurm_stages import ModelStage, OnModel, OnSlurm, play, played_on, real_stage
 
 
 @pytest.fixture(scope="module")
@@ -26,48 +26,36 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnSlurm]:
         yield stage
 
 
-def named(scripts: Iterable[Script]) -> list[object]:
-    return [pytest.param(one, id=one.name.replace(" ", "-")) for one in scripts]
+MODELS: dict[str, Callable[[], ModelStage]] = {"real": OnModel, "queue": OnDispatcher}
+"""What is to be like the Slurm of that fixture."""
 
 
-@pytest.mark.parametrize("script", named(SCRIPTS))
-def test_the_model_comes_to_all_that_a_script_waits_for(script: Script) -> None:
-    assert list(played_on(OnModel(), script.steps))
+def each_script(*of_long_ones: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    scripts = [*(("real", one) for one in SCRIPTS), *(("queue", one) for one in QUEUE_SCRIPTS)]
+    rows = [
+        pytest.param(
+            slurm,
+            one,
+            id=f"{slurm}-{one.name.replace(' ', '-')}",
+            marks=() if one.short else of_long_ones,
+        )
+        for slurm, one in scripts
+    ]
+    return pytest.mark.parametrize(("slurm", "script"), rows)
 
 
-@pytest.mark.server("slurm", "munge")
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("script", named(one for one in SCRIPTS if one.short))
-def test_the_model_agrees_with_slurm(script: Script, real: OnSlurm) -> None:
-    play(script.steps, real, OnModel())
+@each_script()
+def test_the_model_comes_to_all_that_a_script_waits_for(slurm: str, script: Script) -> None:
+    assert list(played_on(MODELS[slurm](), script.steps))
 
 
-@pytest.mark.slurm
 @pytest.mark.server("slurm", "munge")
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("script", named(one for one in SCRIPTS if not one.short))
-def test_the_model_agrees_with_slurm_in_all(script: Script, real: OnSlurm) -> None:
-    play(script.steps, real, OnModel())
-
-
-@pytest.mark.parametrize("script", named(QUEUE_SCRIPTS))
-def test_the_simulated_scheduler_comes_to_all_that_a_script_waits_for(script: Script) -> None:
-    assert list(played_on(OnDispatcher(), script.steps))
-
-
-@pytest.mark.server("slurm", "munge")
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("script", named(one for one in QUEUE_SCRIPTS if one.short))
-def test_the_simulated_scheduler_agrees_with_slurm(script: Script, queue: OnSlurm) -> None:
-    play(script.steps, queue, OnDispatcher())
-
-
-@pytest.mark.slurm
-@pytest.mark.server("slurm", "munge")
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("script", named(one for one in QUEUE_SCRIPTS if not one.short))
-def test_the_simulated_scheduler_agrees_with_slurm_in_all(script: Script, queue: OnSlurm) -> None:
-    play(script.steps, queue, OnDispatcher())
+@each_script(pytest.mark.slurm)
+def test_the_model_agrees_with_slurm(
+    slurm: str, script: Script, request: pytest.FixtureRequest
+) -> None:
+    play(script.steps, request.getfixturevalue(slurm), MODELS[slurm]())
 
 
 @pytest.mark.slow

@@ -103,18 +103,6 @@ class Tokens:
         sent: bytes,
     ) -> Told | None:
         """Status, JSON and headers for a request for a token; None for any other request."""
-        told = self._answer(verb, path, query, headers, sent)
-        self.requests += told is not None
-        return told
-
-    def _answer(
-        self,
-        verb: str,
-        path: str,
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
-        sent: bytes,
-    ) -> Told | None:
         if path.endswith("/oauth2/v2.0/token") and verb == "POST":
             form = {name: values[0] for name, values in parse_qs(sent.decode()).items()}
             self.asked.append(form)

@@ -191,6 +191,7 @@ class AzureServer(CloudServer):
         url = urlsplit(target)
         path, query = unquote(url.path), dict(parse_qsl(url.query, keep_blank_values=True))
         if (told := self.tokens.answer(verb, path, query, headers, sent)) is not None:
+            self.tokens.requests += 1
             status, said = told
             # Arc's agent says where the key is.
             realm = {"WWW-Authenticate": said["error_description"]} if status == 401 else {}

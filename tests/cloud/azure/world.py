@@ -88,7 +88,6 @@ class World:
     market: set[str] = field(default_factory=lambda: set(IMAGES))
     gallery: dict[str, bool] = field(default_factory=lambda: {"1.9.0": False, "1.10.0": False})
     """The versions of GALLERY_IMAGE, and whether each is excluded from the newest."""
-    cores: int = 100
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(4))
 
     def settle(self) -> None:
@@ -188,10 +187,6 @@ class World:
             raise Refused(400, "InvalidParameter", f"The value {size} of vmSize is invalid.")
         if size in self.restricted:
             raise Refused(409, "SkuNotAvailable", f"The requested size {size} is not available.")
-        used = sum(SIZES[one["properties"]["hardwareProfile"]["vmSize"]][0] for one in self.of(VMS))
-        if used + SIZES[size][0] > self.cores:
-            text = "Operation could not be completed as it results in exceeding approved Total"
-            raise Refused(409, "OperationNotAllowed", f"{text} Regional Cores quota.")
         self._check_tags(given.get("tags") or {})
         reference = (about.get("storageProfile") or {}).get("imageReference") or {}
         reference |= self._image_of(reference)

@@ -15,7 +15,6 @@ from nodemanager.cloud.gce.wire import PAGE_SIZE
 from nodemanager.core.model.world import CloudNode, Size
 from tests.cloud.cloud_config import cloud_config
 from tests.cloud.gce import auth as gce_auth
-from tests.cloud.gce.project import NAME
 from tests.cloud.gce.server import GceServer
 from tests.cloud.orders import POOL, order_for
 
@@ -78,9 +77,6 @@ def add_disk(server: GceServer, node: CloudNode, labels: Mapping[str, str] | Non
 def instance(server: GceServer, node_id: str) -> dict[str, Any]:
     """The instance as the server has it."""
     return next(one for one in server.project.instances.values() if one["id"] == node_id)
-
-
-PROJECT = NAME
 
 
 def newer_image(server: GceServer) -> None:

@@ -14,7 +14,8 @@ from google.oauth2 import credentials, service_account
 from nodemanager.core.model.world import CloudState, LeftoverKind, Outcome, Tags
 from tests.cases import cases
 from tests.cloud.gce import auth as gce_auth
-from tests.cloud.gce.helpers import POOL, PROJECT, ZONE, add_disk, cloud, order
+from tests.cloud.gce.helpers import POOL, ZONE, add_disk, cloud, order
+from tests.cloud.gce.project import NAME as PROJECT
 from tests.cloud.gce.server import GceServer
 from tests.cloud.orders import finished
 
