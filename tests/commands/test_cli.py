@@ -18,6 +18,7 @@ from nodemanager.config import Config
 from nodemanager.config.providers import PROVIDERS
 from nodemanager.errors import StartError
 from tests.cases import cases
+from tests.commands.conftest import Typed
 
 SAMPLE_USER_DATA = (Path(__file__).parents[2] / "etc/node/user-data.yaml").read_text("utf-8")
 GOOD = """\
@@ -166,12 +167,11 @@ def test_no_error_moves_the_cursor_of_a_terminal(
     assert "\x1b" not in broken.stderr
 
 
-def test_an_argument_that_is_not_utf_8_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_argument_that_is_not_utf_8_is_a_usage_error(typed: Typed) -> None:
     """As a terminal sends it that is set to Latin-1."""
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["hold", "compute1", "--reason", "caf\udce9"])
-    assert ended.value.code == 2
-    assert "caf\\udce9 is not UTF-8" in capsys.readouterr().err
+    code, _, error = typed("hold", "compute1", "--reason", "caf\udce9")
+    assert code == 2
+    assert "caf\\udce9 is not UTF-8" in error
 
 
 def test_a_good_file_is_fine(write: Write) -> None:
@@ -289,16 +289,12 @@ def test_check_config_advises_a_drain_hook_where_a_job_may_be_hit_d12(
     assert (GAP in result.stderr) is advised
 
 
-def test_a_file_of_another_kind_does_not_fill_the_screen(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_another_kind_does_not_fill_the_screen(tmp_path: Path, typed: Typed) -> None:
     path = tmp_path / "not.cfg"
     path.write_bytes(b"\xff\x01 a binary\n" * 5000)
-    with pytest.raises(SystemExit) as end:
-        cli.main(["check-config", str(path)])
-    assert end.value.code == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 201
+    code, _, error = typed("check-config", path)
+    said = error.splitlines()
+    assert (code, len(said)) == (2, 201)
     assert said[-1].endswith("problems more: is this a configuration file?")
 
 
