@@ -72,15 +72,42 @@ def test_text_behind_a_header_is_told(refused: Refused) -> None:
     assert refused("[Daemon] max_nodes = 8\n") == ["1: text after [Daemon]"]
 
 
-def test_bytes_that_are_not_utf_8_are_told_with_their_line(tmp_path: Path) -> None:
+GOOD = "[Daemon]\nmax_nodes = 3\n[Cloud]\nprovider = dummy\n"
+OTHER_CODE = "1: is UTF-16 or UTF-32 text; save it as UTF-8"
+
+
+@cases(
+    ("content", "problems"),
+    {
+        "not-utf-8": (
+            b"[Daemon]\nmax_nodes = 2\n# caf\xe9\n[Cloud]\nprovider = \xff\n",
+            ["3: byte 0xe9 is not UTF-8", "5: byte 0xff is not UTF-8"],
+        ),
+        **{
+            code: (GOOD.encode(code), [OTHER_CODE])
+            for code in ("utf-16", "utf-16-le", "utf-16-be", "utf-32")
+        },
+        "carriage-returns-alone": (
+            GOOD.replace("\n", "\r").encode(),
+            [
+                "1: its lines end in carriage returns alone, so it is all one line; "
+                "save it with line feeds"
+            ],
+        ),
+        "a-carriage-return-inside": (
+            b"[Cloud]\nprovider = dummy\n# note\r[Daemon]\r\n",
+            ["3: a carriage return inside the line"],
+        ),
+    },
+)
+def test_bytes_that_are_no_lines_of_text_are_told(
+    tmp_path: Path, content: bytes, problems: list[str]
+) -> None:
     path = tmp_path / "pool.cfg"
-    path.write_bytes(b"[Daemon]\nmax_nodes = 2\n# caf\xe9\n[Cloud]\nprovider = \xff\n")
+    path.write_bytes(content)
     with pytest.raises(ConfigError) as caught:
-        load(path)
-    assert caught.value.problems == [
-        f"{path}:3: byte 0xe9 is not UTF-8",
-        f"{path}:5: byte 0xff is not UTF-8",
-    ]
+        load(path, environ={})
+    assert caught.value.problems == [f"{path}:{one}" for one in problems]
 
 
 @pytest.mark.parametrize("kind", ["missing", "directory"])
@@ -130,7 +157,11 @@ def test_a_secret_that_reads_as_a_comment_is_told_instead_of_lost(
     ]
 
 
-CUT = "begins a comment, so what follows it is not part of the secret"
+def cut(option: str, sign: str, file: str = "") -> str:
+    """The warning of a secret with a comment behind it, which a file can hold."""
+    put = f"; put a secret that holds it into a file: {file}" if file else ""
+    lost = "so what follows it is not part of the secret"
+    return f"2: {option} = ***: '{sign}' begins a comment, {lost}{put}"
 
 
 @cases(
@@ -138,35 +169,23 @@ CUT = "begins a comment, so what follows it is not part of the secret"
     {
         "hash": (
             "[Manage]\nManagementToken = pa55word #2 secret99\n",
-            (
-                f"2: [Manage] ManagementToken = ***: '#' {CUT}; put a secret that holds it into a "
-                "file: ManagementToken_file"
-            ),
+            cut("[Manage] ManagementToken", "#", "ManagementToken_file"),
         ),
         "semicolon": (
             "[Arvados]\ntoken = pa55word ;2 secret99\n",
-            (
-                f"2: [Arvados] token = ***: ';' {CUT}; put a secret that holds it into a file: "
-                "token_file"
-            ),
+            cut("[Arvados] token", ";", "token_file"),
         ),
         "credentials": (
             "[Cloud Credentials]\nsecret = pa55word\t# secret99\n",
-            (
-                f"2: [Cloud Credentials] secret = ***: '#' {CUT}; put a secret that holds it into "
-                "a file: secret_file"
-            ),
+            cut("[Cloud Credentials] secret", "#", "secret_file"),
         ),
         "in-a-later-line": (
             "[Cloud Credentials]\nkey = pa55word\n  more #2 secret99\n",
-            (
-                f"2: [Cloud Credentials] key = ***: '#' {CUT}; put a secret that holds it into a "
-                "file: key_file"
-            ),
+            cut("[Cloud Credentials] key", "#", "key_file"),
         ),
         "where-no-file-can-be-named": (
             "[Cloud Create]\njoin_token = pa55word #2 secret99\n",
-            f"2: [Cloud Create] join_token = ***: '#' {CUT}",
+            cut("[Cloud Create] join_token", "#"),
         ),
         "a-value-that-is-all-comment": (
             "[Cloud Create]\nimage = #secret99\n",
@@ -216,36 +235,6 @@ def test_a_value_that_is_read_otherwise_than_it_looks_is_warned_of_without_its_s
 )
 def test_a_value_that_is_read_as_it_looks_is_not_warned_of(read: Read, text: str) -> None:
     assert read(text).warnings == ()
-
-
-@pytest.mark.parametrize(
-    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"], ids=lambda name: str(name)
-)
-def test_a_file_in_another_encoding_is_one_problem(tmp_path: Path, encoding: str) -> None:
-    path = tmp_path / "pool.cfg"
-    path.write_bytes("[Daemon]\nmax_nodes = 3\n[Cloud]\nprovider = dummy\n".encode(encoding))
-    with pytest.raises(ConfigError) as caught:
-        load(path, environ={})
-    assert caught.value.problems == [f"{path}:1: is UTF-16 or UTF-32 text; save it as UTF-8"]
-
-
-def test_a_file_whose_lines_end_in_carriage_returns_alone_is_one_problem(tmp_path: Path) -> None:
-    path = tmp_path / "pool.cfg"
-    path.write_bytes(b"# pool\r[Daemon]\rmax_nodes = 3\r[Cloud]\rprovider = dummy\r")
-    with pytest.raises(ConfigError) as caught:
-        load(path, environ={})
-    assert caught.value.problems == [
-        f"{path}:1: its lines end in carriage returns alone, so it is all one line; "
-        "save it with line feeds"
-    ]
-
-
-def test_a_carriage_return_inside_a_line_is_told_with_the_line(tmp_path: Path) -> None:
-    path = tmp_path / "pool.cfg"
-    path.write_bytes(b"[Cloud]\nprovider = dummy\n# note\r[Daemon]\r\nmax_nodes = 3\n")
-    with pytest.raises(ConfigError) as caught:
-        load(path, environ={})
-    assert f"{path}:3: a carriage return inside the line" in caught.value.problems
 
 
 @cases(

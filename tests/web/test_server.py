@@ -26,25 +26,11 @@ from nodemanager.web.status import NodeCounts, PollStatus, Status
 from tests.cases import cases
 from tests.web.manager import HEALTHY_FOR, TOKEN, WITH_TOKEN, Manager
 
+NODES = ("booting", "unpaired", "busy", "idle", "fail", "down", "shutdown", "wish")
 FORERUNNERS_KEYS = {
-    "nodes_booting",
-    "nodes_unpaired",
-    "nodes_busy",
-    "nodes_idle",
-    "nodes_fail",
-    "nodes_down",
-    "nodes_shutdown",
-    "nodes_wish",
-    "node_quota",
-    "config_max_nodes",
-    "actor_exceptions",
-    "boot_failures",
-    "list_nodes_errors",
-    "cloud_errors",
-    "create_node_errors",
-    "destroy_node_errors",
-    "idle_times",
-    "Version",
+    *(f"nodes_{state}" for state in NODES),
+    *("node_quota", "config_max_nodes", "actor_exceptions", "boot_failures", "list_nodes_errors"),
+    *("cloud_errors", "create_node_errors", "destroy_node_errors", "idle_times", "Version"),
 }
 
 
@@ -105,13 +91,7 @@ def test_status_has_the_forerunners_keys_and_ours(manager: Manager) -> None:
     manager.clock.advance(2)
     shown = manager.ask("/status.json").json()
     assert shown.keys() >= FORERUNNERS_KEYS
-    assert [shown[f"nodes_{name}"] for name in ("booting", "unpaired", "busy", "idle")] == [
-        1,
-        2,
-        3,
-        4,
-    ]
-    assert [shown[f"nodes_{name}"] for name in ("fail", "down", "shutdown", "wish")] == [5, 6, 7, 8]
+    assert [shown[f"nodes_{state}"] for state in NODES] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert (shown["node_quota"], shown["config_max_nodes"]) == (16, 16)
     errors = ("actor_exceptions", "boot_failures", "list_nodes_errors")
     assert [shown[name] for name in errors] == [1, 1, 1]
