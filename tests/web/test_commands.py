@@ -91,16 +91,10 @@ def test_json_that_was_sent_as_a_form_is_told_which_header_it_lacks(manager: Man
     assert manager.daemon.heard == []
 
 
-def test_what_is_no_json_is_400(manager: Manager) -> None:
-    url = f"{manager.server.url}/api/hold/i-1"
-    headers = {**WITH_TOKEN, "Content-Type": "application/json"}
-    assert requests.post(url, data=b"{", headers=headers, timeout=5).status_code == 400
-    assert manager.daemon.heard == []
-
-
 @cases(
     ("path", "body"),
     {
+        "no-json": ("/api/hold/i-1", "{"),
         "half-a-reason": ("/api/hold/i-1", '{"reason": "\\ud800"}'),
         "half-a-name": ("/api/hold/i-1", '{"by": "\\udfff"}'),
         "half-a-rule": ("/api/clean/r-1", '{"reason": "x", "force": ["\\ud800"]}'),
