@@ -125,21 +125,17 @@ LINKED = {
 class Call:
     """One request as it came over the wire; headers by their lower-case names.
 
-    `places` is what its path names, and `permissions` what Azure asks of the caller.
+    `action` is its method, such as virtualMachines.put, `places` what its path names, and
+    `permissions` what Azure asks of the caller.
     """
 
-    method: str
+    action: str
     path: str
     places: Mapping[str, str]
     query: Mapping[str, str]
     body: Any
     permissions: frozenset[str]
     headers: Mapping[str, str] = field(repr=False)
-
-    @property
-    def action(self) -> str:
-        """What a fault goes by: the method, such as virtualMachines.put."""
-        return self.method
 
 
 def refusal(
@@ -254,7 +250,7 @@ class AzureServer(CloudServer):
                 raise Refused(403, "AuthorizationFailed", f"{text} scope '{call.path}'.")
 
     def _work(self, call: Call) -> Reply:
-        method, places, path, query = call.method, call.places, call.path, call.query
+        method, places, path, query = call.action, call.places, call.path, call.query
         kind = KINDS.get(places.get("kind", "").lower(), "")
         if method.endswith((".list", ".listAll")) and kind:
             return self._list(self._listed(kind, places, query), path, query, kind)
@@ -325,7 +321,7 @@ class AzureServer(CloudServer):
 
     def _changed(self, call: Call, kind: str) -> Reply:
         world, path, body = self.world, call.path, call.body
-        name = call.method.partition(".")[2]
+        name = call.action.partition(".")[2]
         if name == "put" and kind == VMS:
             only_new = call.headers.get("if-none-match") == "*"
             made, operation, new = world.put_machine(path, body, only_new=only_new)

@@ -54,7 +54,7 @@ def test_the_create_call_itself_tags_all_that_it_makes_and_ends_it_with_the_node
         assert thing["tags"] == expected
     assert (made.name, made.tags, made.size) == ("compute3", tags, "Standard_D2s_v5")
     assert made.id == machine(azure, made.id)["properties"]["vmId"]
-    assert [(call.method, call.headers["if-none-match"]) for call in azure.calls] == [(PUT, "*")]
+    assert [(call.action, call.headers["if-none-match"]) for call in azure.calls] == [(PUT, "*")]
     assert ours.destroy(made.id) is Outcome.ACCEPTED
     assert ours.ask(made.id) is None
     assert azure.world.things == {}

@@ -41,18 +41,13 @@ NARROW = "Request had insufficient authentication scopes."
 
 @dataclass(frozen=True)
 class Call:
-    """One request as it came over the wire; headers by their lower-case names."""
+    """One request as it came over the wire, by its method, such as instances.insert."""
 
-    method: str
+    action: str
     path: Mapping[str, str]
     query: Mapping[str, str]
     body: Any
     headers: Mapping[str, str] = field(repr=False)
-
-    @property
-    def action(self) -> str:
-        """What a fault goes by: the method, such as instances.insert."""
-        return self.method
 
 
 def refusal(

@@ -28,7 +28,7 @@ def answers(gce: GceServer, *sizes: Size, **create: str) -> dict[str, Found]:
 def test_where_all_is_well_every_check_says_so_and_nothing_is_changed(gce: GceServer) -> None:
     found = answers(gce, service_account_name=RUNS_AS, boot_disk_type="pd-ssd")
     assert {name: one for name, one in found.items() if one.mark is not CheckStatus.FINE} == {}
-    sent = {call.method for call in gce.calls}
+    sent = {call.action for call in gce.calls}
     assert all(one.endswith((".get", ".testIamPermissions")) for one in sent)
 
 

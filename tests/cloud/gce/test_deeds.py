@@ -50,7 +50,7 @@ def test_the_insert_call_itself_carries_labels_disk_labels_and_the_request_id(
     assert (disk["boot"], disk["autoDelete"]) == (True, True)
     assert gce.called(INSERT)[0].query["requestId"]
     assert (made.name, made.tags, made.size) == ("compute3", tags, "n1-standard-1")
-    rest = [call.method for call in gce.calls if not call.method.startswith("images.")]
+    rest = [call.action for call in gce.calls if not call.action.startswith("images.")]
     assert rest == [INSERT]
 
 
@@ -182,7 +182,7 @@ def test_an_image_is_a_name_a_family_or_a_path(gce: GceServer, image: str, found
     ours.check_image()
     ours.create(order())
     assert inserted(gce)["disks"][0]["initializeParams"]["sourceImage"] == found
-    assert gce.calls[asked].method == INSERT
+    assert gce.calls[asked].action == INSERT
 
 
 def test_an_image_that_is_nowhere_is_told_before_anything_is_created(gce: GceServer) -> None:

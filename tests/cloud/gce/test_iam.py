@@ -57,7 +57,7 @@ def called_by_everything(gce: GceServer) -> set[str]:
     ours.ask(made.id)
     ours.find_leftovers()
     ours.release(pinned)
-    return {call.method for call in gce.calls}
+    return {call.action for call in gce.calls}
 
 
 def allowed_by(name: str) -> set[str]:
@@ -77,7 +77,7 @@ def test_the_checks_ask_for_every_permission_of_the_role_by_name(gce: GceServer)
     asked_for = {
         name
         for call in gce.calls
-        if call.method.endswith("testIamPermissions")
+        if call.action.endswith("testIamPermissions")
         for name in call.body["permissions"]
     }
     # The image is looked for by those two themselves; image and subnet may be of another project.
@@ -90,5 +90,5 @@ def test_what_only_the_checks_read_is_in_a_role_of_its_own(gce: GceServer) -> No
     size = replace(SMALL, places=("us-central1-x",))
     asked(cloud(gce), Wanted("blue", (size,)))
     # Google wants no permission for a question about permissions.
-    called = {call.method for call in gce.calls if not call.method.endswith("testIamPermissions")}
+    called = {call.action for call in gce.calls if not call.action.endswith("testIamPermissions")}
     assert allowed_by("gce-check.yaml") == called - NEEDS.keys()
