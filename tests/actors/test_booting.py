@@ -271,18 +271,6 @@ def test_a_node_that_the_quota_allows_does_not_raise_it_d6(
     assert rig.cloud.calls["create"] == tried + len(steps) + 1
 
 
-def test_a_size_without_capacity_rests_and_another_is_taken(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=1, max_nodes=3, max_poll_time=300)
-
-    def none_of_small() -> None:
-        raise CapacityUnavailable("no small ones")
-
-    rig.cloud.on("create", first(none_of_small))
-    rig.start()
-    rig.turn(60)
-    assert [node.size for node in rig.nodes] == ["large"]
-
-
 def test_throttling_backs_every_call_off_for_as_long_as_was_asked(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=2, max_nodes=3, poll_stale_after=3000)
     # The second of the two creates is sent, or called off: that is the threads' race.
@@ -348,19 +336,6 @@ def test_an_order_that_waited_too_long_is_not_begun(make_rig: MakeRig) -> None:
     assert len(rig.nodes) == 8
 
 
-def test_a_node_that_never_pings_is_destroyed_and_its_record_freed(make_rig: MakeRig) -> None:
-    """D8: a failed boot."""
-    rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600)
-    rig.fleet.mute = True
-    rig.start()
-    record = rig.lines("node.created")[0]["record"]
-    rig.turn(580)
-    assert rig.cloud.calls["destroy"] == 0
-    rig.turn(200)
-    assert rig.lines("node.gone", reason="boot_failed")
-    assert rig.lines("record.cleaned", record=record, reason="after_shutdown")
-
-
 def test_a_created_node_that_is_not_listed_yet_counts_as_live(make_rig: MakeRig) -> None:
     """P4."""
     rig = make_rig(min_nodes=1, max_nodes=4, boot_fail_after=600)
@@ -393,17 +368,6 @@ def test_slots_that_come_free_are_used_again_by_the_same_records(make_rig: MakeR
     assert set(store.rows) == first_records
     assert store.used_slots() == [1, 2]
     assert rig.summary()["paired"] == 2
-
-
-def test_zero_nodes_wanted_drains_the_pool(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=0, max_nodes=0)
-    rig.fleet.state = WorkerState.IDLE
-    for _ in range(3):
-        rig.fleet.add_node(age=10 * HOUR)
-    rig.start()
-    rig.turn(600)
-    assert rig.nodes == []
-    assert rig.store.used_slots() == []
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["new-record", "record-used-again"])

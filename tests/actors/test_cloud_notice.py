@@ -55,19 +55,6 @@ def test_a_busy_node_keeps_its_job_is_replaced_and_goes_once_the_job_is_done(
     assert rig.violations() == []
 
 
-def test_one_that_is_taken_while_busy_is_freed_as_any_node_that_went_away(
-    make_rig: MakeRig,
-) -> None:
-    rig, node = noticed(make_rig)
-    rig.turn_until("node.notice", within=120, node=node)
-    rig.cloud.vanish(node)
-    rig.turn(HOUR)
-    assert rig.lines("record.cleaned") == []
-    rig.turn(2 * HOUR)
-    assert [line["reason"] for line in rig.lines("record.clean")] == ["stale_slot"]
-    assert len(rig.lines("node.notice")) == 1
-
-
 def test_a_notice_that_is_taken_back_is_told_and_the_node_gets_work_again(
     make_rig: MakeRig,
 ) -> None:
@@ -89,11 +76,3 @@ def test_it_stands_over_a_restart_and_while_the_node_can_read_nothing(make_rig: 
     rig.turn(300)
     assert rig.reasons("node.keep", node=node)[-1] == "leaving"
     assert [line["action"] for line in rig.lines("node.notice")] == ["given"]
-
-
-def test_one_without_a_drain_hook_goes_on_a_new_ping_that_says_idle(make_rig: MakeRig) -> None:
-    rig, node = noticed(make_rig, hooks=False)
-    rig.turn_until("node.notice", within=120, node=node)
-    rig.fleet.states[node] = WorkerState.IDLE
-    started = rig.turn_until("node.shutdown_started", within=300)
-    assert (started["node"], started["reason"]) == (node, "noticed")

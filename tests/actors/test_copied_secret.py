@@ -112,26 +112,6 @@ def test_a_pinger_that_the_cloud_denies_loses_its_slot_and_its_secret_p6(
     assert rig.summary()["breaker"] == "closed"
 
 
-def test_a_pinger_whose_node_the_cloud_shows_again_keeps_its_slot_p6(make_rig: MakeRig) -> None:
-    """Its denials were not true for long enough; one answer that shows it begins anew."""
-    rig, record, machine = pinger(make_rig)
-    turn_pinging(rig, machine, 0.8 * HOUR)
-    rig.cloud.machines[machine.node.id] = machine
-    machine.listed = False
-    turn_pinging(rig, machine, 0.2 * HOUR)
-    rig.cloud.vanish(machine.node.id)
-    turn_pinging(rig, machine, 0.9 * HOUR)
-    assert not rig.lines("record.cleaned")
-    assert rig.store.rows[record.uuid].slot_number is not None
-
-
-def test_a_cloud_that_does_not_answer_denies_nothing_p6_l1(make_rig: MakeRig) -> None:
-    rig, _, machine = pinger(make_rig)
-    rig.cloud.always("find_by_record", fail(CloudError("timed out")))
-    turn_pinging(rig, machine, 3 * HOUR)
-    assert not rig.lines("record.cleaned")
-
-
 def answering_malformed(rig: Rig, malformed: str) -> None:
     """The cloud, as EC2, says of that id that it is no instance's."""
     real = rig.cloud.ask

@@ -77,15 +77,6 @@ def test_the_size_of_an_unlisted_node_is_known_after_a_restart_n17(make_rig: Mak
     assert booted(rig) == {"large": 1, "small": 1}
 
 
-def test_the_first_in_the_queue_is_served_first_u12_n4(make_rig: MakeRig) -> None:
-    rig = with_sizes(make_rig(max_nodes=3))
-    rig.jobs = (Job("big", cores=8), *(Job(f"j{number}") for number in range(5)))
-    rig.start()
-    rig.turn(120)
-
-    assert booted(rig) == {"large": 1, "small": 2}
-
-
 def test_a_job_that_cant_be_had_is_told_once_by_its_id_and_again_when_the_reason_changes_u12(
     make_rig: MakeRig,
 ) -> None:
@@ -144,17 +135,6 @@ def test_a_flood_of_jobs_that_cant_be_had_is_told_in_part_u12(make_rig: MakeRig)
     rig.start()
     rig.turn(300)
     assert len(rig.lines("job.unsatisfiable")) == 20
-
-
-def test_strangers_that_pair_with_nothing_leave_min_nodes_to_be_booted_d11_n34(
-    make_rig: MakeRig,
-) -> None:
-    rig = make_rig(min_nodes=2, max_nodes=8)
-    for _ in range(3):
-        rig.cloud.add()
-    rig.start()
-    rig.turn(120)
-    assert booted(rig) == {"small": 2}
 
 
 def test_a_failed_boot_counts_against_its_own_size_and_not_its_type_u11_b5(

@@ -149,20 +149,6 @@ def test_without_late_pings_a_listed_node_that_is_alive_by_id_tells_it(
     until(rig, "breaker.closed", within=120, cause="false_clean")
 
 
-def test_a_listed_node_that_the_cloud_denies_by_id_tells_nothing(make_rig: MakeRig) -> None:
-    """A stale listing shows it, and the truth is that it is gone."""
-    rig = make_rig(backlog="clean")
-    machine, _ = freed_alive(rig)
-    show(rig, machine)
-    rig.cloud.always("ask", fail(StoreError("no answer")))
-    rig.turn(200)
-    assert not rig.lines("record.false_clean")
-    rig.cloud.always("ask", None)
-    rig.cloud.change(machine.node.id, state=CloudState.TERMINATED)
-    rig.turn(600)
-    assert not rig.lines("record.false_clean")
-
-
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_a_node_that_we_destroyed_and_that_pings_on_is_given_its_record_if_it_is_there(
     make_rig: MakeRig, comes_back: bool

@@ -7,12 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from nodemanager.actors.messages import Stop
 from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.errors import StoreError
 from tests.actors.conftest import Leaking, MakeRig
-from tests.actors.rig import Rig, ping
-from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, first, lose
+from tests.actors.rig import Rig
+from tests.fakes import FakeCloud, FakeStore, TickingClock, fail
 
 HOUR = 3600.0
 
@@ -57,42 +56,6 @@ def test_a_fence_stands_for_a_time_out_before_the_fields_are_cleared(fenced: Lea
     assert rig.store.calls["unfence"] == 0
 
 
-def test_a_change_behind_the_fence_lifts_it_and_skips(fenced: Leaking) -> None:
-    rig, record = fenced()
-    rig.start()
-    until_fenced(rig, record)
-    # A ping that was under way when the secret changed.
-    rig.store.write(record.uuid, last_ping_at=rig.store.now())
-
-    rig.turn(60)
-
-    assert rig.reasons("record.clean_skipped") == ["changed_since_plan"]
-    assert rig.store.rows[record.uuid].ping_secret == record.ping_secret
-    assert rig.store.rows[record.uuid].slot_number == record.slot_number
-    assert rig.store.calls["clean"] == 0
-
-
-def test_a_ping_just_before_the_fence_is_seen_and_lifts_it(fenced: Leaking) -> None:
-    rig, record = fenced()
-    rig.store.on("fence", first(lambda: ping(rig, record)))
-    rig.start()
-    until_fenced(rig, record)
-    rig.turn(60)
-    assert rig.store.rows[record.uuid].ping_secret == record.ping_secret
-    assert rig.store.calls["clean"] == 0
-
-
-def test_stop_lifts_the_fence_before_it_is_done(fenced: Leaking) -> None:
-    rig, record = fenced()
-    rig.start()
-    until_fenced(rig, record)
-    rig.ask_to_stop()
-    assert rig.stopped
-    assert rig.store.rows[record.uuid].ping_secret == record.ping_secret
-    rig.turn(120)
-    assert rig.store.calls["clean"] == 0
-
-
 def test_a_fence_that_can_not_be_lifted_is_lifted_until_it_is(fenced: Leaking) -> None:
     rig, record = fenced()
     rig.store.on("unfence", *[fail(StoreError("timeout"))] * 4)
@@ -102,32 +65,6 @@ def test_a_fence_that_can_not_be_lifted_is_lifted_until_it_is(fenced: Leaking) -
     rig.turn(300)
     assert len(rig.lines("record.clean_failed", action="unfence")) == 4
     assert rig.store.rows[record.uuid].ping_secret == record.ping_secret
-
-
-def test_a_fence_whose_answer_was_lost_is_lifted(fenced: Leaking) -> None:
-    rig, record = fenced()
-    rig.store.on("fence", lose(StoreError("timeout")))
-    rig.store.on("clean", fail(StoreError("not in this test")))
-    rig.start()
-    until_fenced(rig, record)
-    rig.turn(1)
-    assert rig.store.rows[record.uuid].ping_secret == record.ping_secret
-
-
-def test_a_lift_never_follows_a_clean(fenced: Leaking) -> None:
-    """A stop that comes in while the fields are being cleared must not give the secret back."""
-    rig, record = fenced()
-    rig.start()
-    until_fenced(rig, record)
-
-    def stop() -> None:
-        rig.system.daemon.tell(Stop("test", lambda: rig.stopped.append("done")))
-
-    rig.store.on("clean", first(stop))
-    rig.turn(60)
-    assert rig.stopped
-    assert rig.store.rows[record.uuid].slot_number is None
-    assert rig.store.calls["unfence"] == 0
 
 
 def test_the_fences_of_one_cycle_stand_beside_those_of_the_next_c10_c12(fenced: Leaking) -> None:

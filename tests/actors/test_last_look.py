@@ -190,24 +190,3 @@ def test_what_was_skipped_is_asked_again_once_a_listing_and_not_in_a_loop(
     rig.start()
     rig.turn(600)
     assert 0 < rig.store.calls["read"] <= 2 * rig.store.calls["list_records"]
-
-
-@pytest.mark.parametrize("expires", [True, False])
-def test_a_record_that_never_pinged_is_freed_by_its_claims_window(
-    make_rig: MakeRig, expires: bool
-) -> None:
-    """By default only past node_stale_after, as any record (C21)."""
-    expiry = {"claim_expiry": "on"} if expires else {}
-    rig = make_rig(min_nodes=1, max_nodes=1, boot_fail_after=600, backlog="clean", **expiry)
-    rig.cloud.takes_client_tokens = False
-    rig.cloud.always("create", fail(CloudError("timeout")))
-    rig.start()
-    claimed = rig.lines("record.claimed")[0]["record"]
-    window = 600 + 120 + 300 if expires else 7200
-    rig.turn(window)
-    assert rig.store.rows[claimed].claim is not None
-    kept = [line["reason"] for line in rig.lines("record.keep", record=claimed)]
-    assert "claim_within_window" in kept
-
-    rig.turn(300)
-    assert rig.lines("record.cleaned", record=claimed, reason="claim_expired")

@@ -13,7 +13,7 @@ from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.kept import LATE_WRITES
 from tests.actors.conftest import Leaking, MakeRig
 from tests.actors.rig import Rig, memory, ping, restart
-from tests.fakes import FakeCloud, FakeStore, TickingClock, fail, lose
+from tests.fakes import FakeCloud, FakeStore, TickingClock, fail
 
 pytestmark = pytest.mark.slow
 
@@ -79,27 +79,6 @@ def test_after_an_unknown_clean_the_fence_stays_and_it_is_written_again(fenced: 
     assert rig.store.calls["unfence"] == 0
 
 
-def test_a_late_lift_before_an_unknown_clean_has_the_fence_put_up_again(fenced: Leaking) -> None:
-    rig, record = in_doubt(fenced)
-    rig.store.unfence(rig.store.rows[record.uuid], None)
-    rig.turn(5)
-    assert rig.store.rows[record.uuid].fenced
-    fenced_at = rig.clock.boottime()
-    rig.turn_until("record.cleaned", within=120, record=record.uuid)
-    assert rig.clock.boottime() - fenced_at >= rig.store.settle_wait - 5
-    assert rig.store.calls["fence"] == 2
-
-
-def test_an_unknown_clean_that_took_effect_is_found_and_not_written_again(fenced: Leaking) -> None:
-    rig, record = fenced()
-    rig.store.on("clean", lose(TIMED_OUT))
-    rig.start()
-    rig.turn_until("record.cleaned", within=600, record=record.uuid, guarantee="fenced")
-    assert rig.store.calls["clean"] == 1
-    assert rig.store.calls["unfence"] == 0
-    assert rig.journal.open_intents() == ()
-
-
 def test_a_record_that_a_late_clean_may_still_hit_is_not_used_again(fenced: Leaking) -> None:
     rig, record = fenced(max_nodes=4)
     rig.jobs = ()
@@ -119,27 +98,6 @@ def test_a_record_that_a_late_clean_may_still_hit_is_not_used_again(fenced: Leak
     assert rig.turn_until("record.claimed", within=300)["record"] == record.uuid
 
 
-def test_behind_an_unknown_clean_no_sign_of_life_is_overwritten(fenced: Leaking) -> None:
-    """The cloud's denial was false: nothing is written any more, and in the end it is let in."""
-    rig, record = in_doubt(fenced)
-    rig.store.write(record.uuid, last_ping_at=rig.store.now())
-    rig.turn(HOUR)
-    assert rig.store.calls["clean"] == 1
-    assert rig.store.rows[record.uuid].fenced
-    rig.turn(2 * HOUR)
-    assert rig.store.calls["clean"] == 1
-    assert secret_of(rig, record) == record.ping_secret
-    assert rig.reasons("record.clean_skipped")[-1] == "fence_left"
-
-
-def test_a_stop_leaves_the_fence_before_an_unknown_clean_to_the_next_run(fenced: Leaking) -> None:
-    rig, record = in_doubt(fenced, always=True)
-    rig.ask_to_stop()
-    assert rig.stopped
-    assert rig.store.rows[record.uuid].fenced
-    assert [one.intent.kind for one in rig.journal.open_intents()] == [IntentKind.CLEAN]
-
-
 def test_after_a_restart_the_fence_before_an_unknown_clean_stays_until_it_is_over(
     fenced: Leaking,
 ) -> None:
@@ -155,56 +113,7 @@ def test_after_a_restart_the_fence_before_an_unknown_clean_stays_until_it_is_ove
     rig.turn_until("record.cleaned", within=3 * HOUR, record=record.uuid, reason="stale_slot")
 
 
-def test_after_a_restart_an_unknown_clean_that_took_effect_is_the_end_of_it(
-    fenced: Leaking,
-) -> None:
-    rig, record = in_doubt(fenced, always=True)
-    restart(rig)
-    rig.store.always("clean", None)
-    rig.turn(60)
-    rig.store.clean(rig.store.rows[record.uuid], "late")
-    rig.turn(600)
-    assert rig.store.calls["unfence"] == 0
-    assert rig.lines("intent.ended", action="clean", outcome="cleaned")
-
-
-def test_after_a_restart_a_destroyed_nodes_unknown_clean_is_written_again(
-    fenced_rig: FencedRig,
-) -> None:
-    rig = fenced_rig()
-    rig.fleet.state = WorkerState.IDLE
-    _, record = rig.fleet.add_node(age=10 * HOUR)
-    rig.store.always("clean", fail(TIMED_OUT))
-    rig.start()
-    rig.turn_until("record.clean_failed", within=900, action="write")
-    restart(rig)
-    rig.store.always("clean", None)
-    line = rig.turn_until("record.cleaned", within=120, record=record.uuid)
-    assert line["reason"] == "after_shutdown"
-    assert rig.store.calls["unfence"] == 0
-    assert rig.journal.open_intents() == ()
-
-
 # A claim.
-
-
-@pytest.mark.parametrize("restarted", [False, True], ids=["same-run", "next-run"])
-def test_a_record_that_a_late_claim_may_still_hit_is_not_claimed_again(
-    fenced_rig: FencedRig, restarted: bool
-) -> None:
-    rig = fenced_rig(max_nodes=3)
-    record = rig.store.add_cleaned(quiet_for=10 * HOUR)
-    rig.jobs = (Job("a"),)
-    rig.fleet.state = WorkerState.IDLE
-    rig.store.on("claim", fail(TIMED_OUT))
-    rig.start()
-    assert len(rig.lines("node.setup_failed", action="claim")) == 1
-    if restarted:
-        restart(rig)
-    rig.turn(HOUR)
-    claimed = {line["record"] for line in rig.lines("record.claimed")}
-    assert len(claimed) == 1
-    assert record.uuid not in claimed
 
 
 def test_what_was_under_way_when_a_run_died_may_be_late(fenced_rig: FencedRig) -> None:

@@ -125,16 +125,6 @@ def test_what_a_node_pins_is_on_the_disk_before_its_destroy_is_sent(leaving: Lea
     assert sorted(at_destroy) == ["eni-1", "vol-1"]
 
 
-def test_nothing_is_released_while_the_destroy_is_only_accepted(leaving: Leaving) -> None:
-    rig, _ = leaving()
-    rig.cloud.destroy_takes = 500.0
-    rig.start()
-    rig.turn_until("node.shutdown_started", within=300)
-    rig.turn(490)
-    assert rig.cloud.calls["release"] == 0
-    rig.turn_until("leftover.released", within=900, leftover="vol-1")
-
-
 def test_the_record_is_free_at_once_whatever_becomes_of_the_leftovers(leaving: Leaving) -> None:
     """D4: the record is freed once the node is gone."""
     rig, _ = leaving()

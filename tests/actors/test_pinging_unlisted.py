@@ -105,33 +105,6 @@ def test_a_node_of_ours_that_falls_silent_while_no_listing_shows_it_is_ended_d13
     assert machine.node.id not in {one.id for one in rig.nodes}
 
 
-def test_one_whose_tags_are_lost_and_that_falls_silent_unlisted_is_kept_d11(
-    make_rig: MakeRig,
-) -> None:
-    rig = make_rig(backlog="clean", min_nodes=0)
-    machine, record = paired(rig)
-    rig.cloud.change(machine.node.id, tags=NO_TAGS)
-    machine.listed, rig.fleet.mute = False, True
-    until(rig, "record.keep", within=3 * HOUR, record=record.uuid, reason="untagged")
-    rig.turn(900)
-    assert rig.reasons("record.keep", record=record.uuid)[-1] == "untagged"
-    assert machine.node.id in {one.id for one in rig.nodes}
-
-
-@pytest.mark.parametrize(("max_nodes", "booted"), [(2, 1), (1, 0)])
-def test_one_whose_tags_are_lost_counts_against_max_nodes_and_serves_nothing_d11(
-    make_rig: MakeRig, max_nodes: int, booted: int
-) -> None:
-    """D11: it can't pair, so nothing tells whether it takes work; one that serves comes beside."""
-    rig = make_rig(backlog="clean", max_nodes=max_nodes, min_nodes=1)
-    machine, _ = paired(rig)
-    machine.listed = False
-    rig.cloud.change(machine.node.id, tags=NO_TAGS)
-    until(rig, "record.pinging_unlisted", within=300)
-    rig.turn(300)
-    assert len(rig.lines("node.created")) == booted
-
-
 def test_one_that_the_cloud_denies_is_told_and_kept(make_rig: MakeRig) -> None:
     """Who pings there is no node that the cloud knows."""
     rig = make_rig(backlog="clean")

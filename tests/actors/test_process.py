@@ -345,49 +345,7 @@ def test_an_unknown_message_is_a_bug_and_not_swallowed(make_rig: MakeRig) -> Non
     rig.deaths.clear()
 
 
-# Late answers.
-
-
-def much_later(rig: Rig) -> None:
-    rig.clock.advance(200)
-    rig.system.daemon.tell(Decide())
-
-
-def test_a_set_up_that_expires_and_answers_late_harms_nothing(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=1, max_nodes=2, action_timeout=120)
-    rig.cloud.on("create", first(lambda: much_later(rig)))
-    rig.start()
-    rig.turn(10)
-    assert rig.lines("flight.expired", action="setup")
-    rig.turn(600)
-    assert rig.summary()["paired"] == len(rig.nodes) == 1
-
-
-def test_a_destroy_that_expires_and_answers_late_still_frees_the_slot(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=0, max_nodes=2, action_timeout=120)
-    rig.fleet.state = WorkerState.IDLE
-    _, record = rig.fleet.add_node(age=10 * HOUR)
-    rig.cloud.on("destroy", first(lambda: much_later(rig)))
-    rig.start()
-    rig.turn(600)
-    assert rig.lines("flight.expired", action="shutdown")
-    assert rig.nodes == []
-    assert rig.store.rows[record.uuid].slot_number is None
-
-
 # Settings.
-
-
-def test_new_windows_take_effect_without_a_restart(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=0, node_stale_after=7200, backlog="clean")
-    record = rig.store.add_leaked(3, quiet_for=1500)
-    rig.start()
-    rig.turn(300)
-    assert rig.store.rows[record.uuid].slot_number == 3
-
-    rig.apply(dataclasses.replace(rig.system.settings, node_stale_after=1200.0))
-    rig.turn(60)
-    assert rig.lines("record.cleaned", record=record.uuid)
 
 
 @cases(("reloaded_s", "freed_within"), {"shorter": (60.0, 2400.0), "longer": (36_000.0, 2400.0)})

@@ -83,16 +83,6 @@ def test_deleting_a_great_part_is_no_collapse_of_the_listing_l3(make_rig: Any) -
     assert not rig.lines("list.suspect")
 
 
-def test_a_cycles_cap_holds_for_deletions_c10(make_rig: Any) -> None:
-    rig = start(make_rig, 40, max_nodes=2, max_cleans_per_cycle=3)
-    by_plan: dict[str, int] = {}
-    rig.turn(300)
-    for line in rig.lines("record.prune"):
-        by_plan[line["plan"]] = by_plan.get(line["plan"], 0) + 1
-    assert by_plan
-    assert max(by_plan.values()) <= 3
-
-
 def test_a_record_that_a_node_bears_unlisted_is_found_at_the_last_look_c11(make_rig: Any) -> None:
     cloud, store = stocked(9)
     uuid = min(store.rows)
@@ -118,13 +108,6 @@ def test_a_claim_between_look_and_delete_wins_c12(make_rig: Any) -> None:
     comes(rig, "record.prune_failed")
     assert len(rig.records) == 9
     assert not rig.lines("record.pruned")
-
-
-def test_a_store_that_can_not_compare_is_never_asked_to_delete_c12(make_rig: Any) -> None:
-    cloud, store = stocked(12, Guarantee.FENCED)
-    rig: Rig = make_rig(cloud=cloud, store=store, max_nodes=8, prune_after="7d").start()
-    rig.turn(600)
-    assert store.calls["delete"] == 0
 
 
 @cases("took_effect", {"gone": True, "not": False})

@@ -27,7 +27,7 @@ from tests.actors.conftest import MakeRig
 from tests.actors.rig import Rig, memory, restart, until
 from tests.cases import cases
 from tests.core import build
-from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first, lose
+from tests.fakes import FakeCloud, FakeStore, TickingClock, answer, fail, first
 from tests.fakes.journal import MemoryJournal
 from tests.fakes.script import Step
 
@@ -136,38 +136,6 @@ def test_nodes_whose_destroys_a_former_run_sent_may_leave_the_list_l3(make_rig: 
     assert len(rig.lines("node.gone")) == 2
 
 
-def test_killed_before_a_destroy_was_sent_the_node_lives_and_is_judged_afresh(idle: Idle) -> None:
-    rig, node_id, uuid = idle()
-    rig.cloud.on("destroy", killed_in(rig, lost=False))
-    rig.start()
-    killed(rig)
-    rig.fleet.state = WorkerState.BUSY
-    rig.fleet.beat()
-    restart(rig)
-    rig.turn(300)
-    assert rig.summary()["shutting_down"] == 1
-    rig.turn(900)
-    assert rig.lines("intent.ended", action="destroy", outcome="expired")
-    assert rig.reasons("node.keep", node=node_id)[-1] == "busy"
-    assert rig.nodes
-    assert rig.store.rows[uuid].slot_number is not None
-
-
-def test_killed_before_a_destroy_was_sent_a_denial_alone_frees_nothing_c20(idle: Idle) -> None:
-    """The cloud denies a node that it lists (A1 is broken), and that nobody destroyed."""
-    rig, _, uuid = idle()
-    rig.cloud.on("destroy", killed_in(rig, lost=False))
-    rig.start()
-    killed(rig)
-    rig.cloud.always("ask", answer(lambda _: None))
-    rig.cloud.always("find_by_record", answer(lambda _: ()))
-    restart(rig)
-    rig.turn(300)
-    assert rig.cloud.calls["ask"] > 3
-    assert rig.lines("node.gone") == []
-    assert rig.store.rows[uuid].slot_number is not None
-
-
 def test_killed_in_a_destroy_of_a_node_that_is_forgotten_the_slot_is_free_once_it_is_missed(
     idle: Idle,
 ) -> None:
@@ -182,17 +150,6 @@ def test_killed_in_a_destroy_of_a_node_that_is_forgotten_the_slot_is_free_once_i
     rig.turn(50)
     assert rig.lines("node.gone") == []
     until(rig, "record.cleaned", within=120, record=uuid, reason="after_shutdown")
-
-
-def test_killed_between_gone_and_clean_the_slot_is_free_at_once(idle: Idle) -> None:
-    rig, _, uuid = idle()
-    rig.store.on("clean", killed_in(rig, lost=False))
-    rig.start()
-    killed(rig)
-    assert [one.intent.kind for one in rig.journal.open_intents()] == [IntentKind.CLEAN]
-    restart(rig)
-    until(rig, "record.cleaned", within=90, record=uuid, reason="after_shutdown")
-    assert rig.journal.open_intents() == ()
 
 
 def test_killed_in_a_clean_that_took_effect_it_is_done_and_not_done_again(idle: Idle) -> None:
@@ -310,56 +267,7 @@ def test_a_recovery_without_an_answer_is_passed_over_after_five_attempts(idle: I
     until(rig, "record.cleaned", within=3 * HOUR, record=uuid, reason="stale_slot")
 
 
-def test_the_record_waits_for_its_node(idle: Idle) -> None:
-    """R1: nodes first, then records."""
-    rig, node_id, uuid = idle()
-    rig.cloud.destroy_takes = 200.0
-    rig.start()
-    until(rig, "node.shutdown_started", within=600)
-    rig.turn(5)
-    # As if the kill had come between the two writes of a node that is gone.
-    destroy = rig.journal.open_intents()[0].intent
-    details = {
-        "order": {
-            "uuid": uuid,
-            "reason": "after_shutdown",
-            "plan_id": destroy.plan_id,
-            "breaker_generation": 0,
-            "not_after": 0.0,
-            "version": None,
-            "incarnation": rig.store.rows[uuid].incarnation,
-            "instance_id": node_id,
-        }
-    }
-    clean = Intent(IntentKind.CLEAN, f"clean:{uuid}", "p", record=uuid, details=details)
-    rig.journal.intend([clean])
-    restart(rig)
-    rig.turn(100)
-    assert rig.store.calls["clean"] == 0
-    assert rig.summary()["shutting_down"] == 1
-    until(rig, "record.cleaned", within=300, record=uuid)
-    assert rig.store.calls["clean"] == 1
-    assert rig.journal.open_intents() == ()
-
-
 # Cleans of stale records, and fences.
-
-
-@pytest.mark.parametrize("lost", [False, True], ids=["before", "after"])
-def test_killed_in_a_clean_of_a_stale_record_it_is_looked_at_and_judged_afresh(
-    make_rig: MakeRig, lost: bool
-) -> None:
-    rig = make_rig(backlog="clean")
-    record = rig.store.add_leaked(3, quiet_for=3 * HOUR)
-    rig.store.on("clean", killed_in(rig, lost=lost))
-    rig.start()
-    killed(rig)
-    restart(rig)
-    rig.turn(300)
-    assert rig.lines("intent.ended", outcome="cleaned" if lost else "order_expired")
-    assert rig.store.calls["clean"] == (0 if lost else 1)
-    assert rig.store.rows[record.uuid].slot_number is None
-    assert rig.journal.open_intents() == ()
 
 
 def test_a_clean_that_nobody_answers_for_is_passed_over_after_five_attempts(
@@ -467,21 +375,6 @@ def test_killed_behind_a_fence_the_node_gets_its_secret_back(fenced: tuple[Rig, 
     until(rig, "record.cleaned", within=3 * HOUR, record=uuid, reason="stale_slot")
 
 
-def test_killed_in_the_write_behind_a_fence_a_clean_record_gets_no_old_secret(
-    fenced: tuple[Rig, str],
-) -> None:
-    rig, uuid = fenced
-    rig.store.on("clean", killed_in(rig, lost=True))
-    rig.start()
-    killed(rig)
-    rig.store.put(uuid, ping_secret=None)
-    restart(rig)
-    rig.turn(60)
-    assert rig.store.rows[uuid].ping_secret is None
-    assert rig.store.calls["unfence"] == 0
-    assert rig.lines("intent.ended", action="clean", outcome="cleaned")
-
-
 # Creates.
 
 
@@ -570,18 +463,6 @@ def test_a_create_whose_claim_a_former_run_has_cleaned_stands_for_no_node_u6(
     restart(rig)
     assert rig.lines("intent.open", action="create", record=claimed)
     until(rig, "node.created", within=180)
-
-
-def test_a_create_whose_answer_was_lost_is_found_by_tag_in_the_same_run(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=1, max_nodes=2)
-    rig.fleet.mute = True
-    rig.cloud.on("create", lose(CloudError("timeout")))
-    rig.start()
-    until(rig, "node.setup_failed", within=120)
-    rig.cloud.living()[0].listed = False
-    rig.turn(90)
-    assert [one.outcome for one in rig.journal.concluded()] == ["created"]
-    assert len(rig.nodes) == 1
 
 
 @pytest.mark.parametrize("step", [-HOUR, 0.0, HOUR])

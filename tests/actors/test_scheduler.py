@@ -111,18 +111,6 @@ def test_a_name_that_the_scheduler_lacks_is_told_with_the_remedy_and_boots_none_
     assert rig.nodes
 
 
-def test_the_queue_is_the_demand(make_rig: MakeRig, scheduler: FakeScheduler) -> None:
-    rig = make_rig(min_nodes=0, dispatcher="slurm")
-    rig.fleet.state = None
-    scheduler.jobs = (Job("7"),)
-    rig.start()
-    rig.turn(300)
-    assert len(rig.nodes) == 1
-    scheduler.jobs = (Job("7"), Job("8"))
-    rig.turn(300)
-    assert len(rig.nodes) == 2
-
-
 @pytest.mark.parametrize("incomplete", [False, True])
 def test_a_scheduler_that_does_not_answer_keeps_everything_l1_c7(
     make_rig: MakeRig, scheduler: FakeScheduler, incomplete: bool, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,7 @@ import pytest
 
 from nodemanager.actors.messages import Beat
 from nodemanager.core.model.settings import ASK_AGAIN_S
-from nodemanager.core.model.world import Job, Outcome, Record, Tags, WorkerState
+from nodemanager.core.model.world import Job, Record, Tags, WorkerState
 from nodemanager.core.observe.facts import DemandSeen
 from nodemanager.errors import Conflict, StoreError
 from nodemanager.journal.api import Intent, IntentKind
@@ -36,16 +36,6 @@ def idling(make_rig: MakeRig) -> Callable[..., tuple[Rig, Record]]:
 
 
 Idling = Callable[..., tuple[Rig, Record]]
-
-
-def test_a_destroyed_nodes_record_is_freed_at_once_whatever_its_age(idling: Idling) -> None:
-    rig, record = idling()
-    rig.start()
-    cleaned = rig.turn_until("record.cleaned", within=300)
-    assert cleaned["reason"] == "after_shutdown"
-    assert cleaned["record"] == record.uuid
-    assert rig.store.rows[record.uuid].slot_number is None
-    assert rig.lines("node.gone")[0]["outcome"] == "gone"
 
 
 def test_a_destroy_that_was_only_accepted_frees_nothing_until_the_cloud_says_gone(
@@ -96,43 +86,6 @@ def test_no_such_node_is_gone_only_when_asked_as_d3_says(
     # The last question is the cleaner's own last look.
     assert denied[-2] - denied[0] >= apart
     assert (len(denied) == 2) == (apart == 0)
-
-
-def test_no_such_node_for_a_young_node_is_not_yet_gone(make_rig: MakeRig) -> None:
-    rig = make_rig(cloud=FakeCloud(TickingClock(), visible_after=300.0), min_nodes=0)
-    rig.fleet.state = WorkerState.IDLE
-    _, record = rig.fleet.add_node(age=100)
-    rig.cloud.on("destroy", first(rig.cloud.machines.clear))
-    rig.start()
-    rig.turn(195)
-    assert rig.cloud.calls["ask"] > 2
-    assert rig.lines("node.gone") == []
-    rig.turn(200)
-    assert rig.lines("node.gone")
-    assert rig.store.rows[record.uuid].slot_number is None
-
-
-class ForgetfulCloud(FakeCloud):
-    """A destroyed node is neither listed nor known any more, at once."""
-
-    def _destroy(self, node_id: str) -> Outcome:
-        self.vanish(node_id)
-        return Outcome.ACCEPTED
-
-
-def test_a_manager_that_destroys_two_of_five_does_not_suspect_the_listing_l3(
-    make_rig: MakeRig,
-) -> None:
-    rig = make_rig(cloud=ForgetfulCloud(TickingClock()), min_nodes=3, backlog="clean")
-    rig.fleet.state = WorkerState.IDLE
-    for _ in range(5):
-        rig.fleet.add_node(age=10 * HOUR)
-    rig.start()
-    rig.turn_until("record.cleaned", within=600, reason="after_shutdown")
-    rig.turn(300)
-    assert len(rig.lines("node.gone")) == 2
-    assert rig.lines("list.suspect") == []
-    assert len(rig.store.used_slots()) == 3
 
 
 def test_another_node_that_bears_the_uuid_keeps_the_record_after_a_shutdown(

@@ -232,15 +232,6 @@ def test_a_registry_down_for_longer_than_the_window_costs_no_busy_node(
     assert rig.summary()["paired"] == 6
 
 
-def test_without_the_lease_nothing_is_written(leaking: Leaking) -> None:
-    rig, record = leaking()
-    rig.lease = False
-    rig.start()
-    rig.turn(600)
-    assert rig.store.calls["clean"] == 0
-    assert "no_lease" in rig.reasons("record.keep", record=record.uuid)
-
-
 def test_stamps_that_contradict_each_other_are_told_and_free_nothing_t1(make_rig: MakeRig) -> None:
     rig = make_rig(min_nodes=0, backlog="clean")
     long_ago = rig.store.now() - 10 * HOUR
@@ -267,11 +258,3 @@ def test_of_many_records_with_such_stamps_ten_are_named_t1(make_rig: MakeRig) ->
     rig.turn(60)
     (told,) = rig.lines("clock.doubted")
     assert (list(told["doubted"]), told["more"]) == (doubted[:10], 2)
-
-
-def test_stamps_in_their_order_are_not_doubted_t1(make_rig: MakeRig) -> None:
-    rig = make_rig(min_nodes=0, backlog="clean")
-    rig.store.add_leaked(7, quiet_for=5 * HOUR)
-    rig.start()
-    rig.turn(120)
-    assert not rig.lines("clock.doubted")
