@@ -9,7 +9,7 @@ from typing import Protocol
 import pytest
 
 from nodemanager.app import wiring
-from nodemanager.core.model.world import Record
+from nodemanager.core.model.world import Guarantee, Record
 from nodemanager.errors import CloudError
 from nodemanager.journal.api import Journal
 from tests.actors.rig import Rig, rigs, until
@@ -80,6 +80,35 @@ def leaking(make_rig: MakeRig) -> Leaking:
 
     def make(**options: object) -> tuple[Rig, Record]:
         rig = make_rig(min_nodes=0, backlog="clean", **options)
+        _, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=3 * HOUR)
+        assert record.instance_id is not None
+        rig.cloud.vanish(record.instance_id)
+        return rig, record
+
+    return make
+
+
+FencedRig = Callable[..., Rig]
+
+
+@pytest.fixture
+def fenced_rig(make_rig: MakeRig) -> FencedRig:
+    """Makes rigs on a store that can't compare."""
+
+    def make(**options: object) -> Rig:
+        clock = TickingClock()
+        store = FakeStore(clock, guarantee=Guarantee.FENCED)
+        return make_rig(cloud=FakeCloud(clock), store=store, backlog="clean", **options)
+
+    return make
+
+
+@pytest.fixture
+def fenced(fenced_rig: FencedRig) -> Leaking:
+    """As `leaking`, on a store that can't compare."""
+
+    def make(**options: object) -> tuple[Rig, Record]:
+        rig = fenced_rig(**options)
         _, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=3 * HOUR)
         assert record.instance_id is not None
         rig.cloud.vanish(record.instance_id)

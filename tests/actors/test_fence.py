@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
-import pytest
-
-from nodemanager.core.model.world import Guarantee, Record
+from nodemanager.core.model.world import Record
 from nodemanager.errors import StoreError
-from tests.actors.conftest import Leaking, MakeRig
+from tests.actors.conftest import Leaking
 from tests.actors.rig import Rig
-from tests.fakes import FakeCloud, FakeStore, TickingClock, fail
+from tests.fakes import fail
 
 HOUR = 3600.0
-
-
-@pytest.fixture
-def fenced(make_rig: MakeRig) -> Callable[..., tuple[Rig, Record]]:
-    """As `leaking`, on a store that can't compare."""
-
-    def make(**options: object) -> tuple[Rig, Record]:
-        clock = TickingClock()
-        store = FakeStore(clock, guarantee=Guarantee.FENCED)
-        rig = make_rig(cloud=FakeCloud(clock), store=store, min_nodes=0, backlog="clean", **options)
-        _, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=3 * HOUR)
-        assert record.instance_id is not None
-        rig.cloud.vanish(record.instance_id)
-        return rig, record
-
-    return make
 
 
 def until_fenced(rig: Rig, record: Record) -> None:

@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from nodemanager.core.model.world import Guarantee, Job, Record, WorkerState
+from nodemanager.core.model.world import Job, Record, WorkerState
 from nodemanager.core.observe.snapshot import LateWrite
 from nodemanager.errors import StoreError
 from nodemanager.journal.api import Intent, IntentKind
 from nodemanager.journal.kept import LATE_WRITES
-from tests.actors.conftest import Leaking, MakeRig
+from tests.actors.conftest import FencedRig, Leaking
 from tests.actors.rig import Rig, memory, ping, restart
-from tests.fakes import FakeCloud, FakeStore, TickingClock, fail
+from tests.fakes import fail
 
 pytestmark = pytest.mark.slow
 
 HOUR = 3600.0
 TIMED_OUT = StoreError("timed out")
-
-
-@pytest.fixture
-def fenced_rig(make_rig: MakeRig) -> Callable[..., Rig]:
-    def make(**options: object) -> Rig:
-        clock = TickingClock()
-        store = FakeStore(clock, guarantee=Guarantee.FENCED)
-        return make_rig(cloud=FakeCloud(clock), store=store, backlog="clean", **options)
-
-    return make
-
-
-FencedRig = Callable[..., Rig]
-
-
-@pytest.fixture
-def fenced(fenced_rig: FencedRig) -> Leaking:
-    """A rig with one record that is due to be cleaned, its node gone."""
-
-    def make(**options: object) -> tuple[Rig, Record]:
-        rig = fenced_rig(**options)
-        _, record = rig.fleet.add_node(age=10 * HOUR, pinged_ago=3 * HOUR)
-        assert record.instance_id is not None
-        rig.cloud.vanish(record.instance_id)
-        return rig, record
-
-    return make
 
 
 def secret_of(rig: Rig, record: Record) -> str | None:

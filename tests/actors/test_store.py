@@ -9,7 +9,7 @@ import pytest
 from nodemanager.actors.poll.polling import ACCOUNT_EVERY_S
 from nodemanager.app.state import StateDirectory
 from nodemanager.errors import CloudError, ForeignAnswer, Unauthorized
-from tests.actors.conftest import Leaking, MakeRig
+from tests.actors.conftest import MakeRig
 from tests.cases import cases
 from tests.fakes import fail, first
 

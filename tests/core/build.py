@@ -468,6 +468,14 @@ def world(**settings: Any) -> World:
     return made.with_settings(**{"claim_expiry": True, **settings})
 
 
+def gone(quiet: float = 9000.0, *, settings: dict[str, Any] | None = None, **fields: Any) -> World:
+    """A world of one record whose node is gone, absence settled, and its plan."""
+    made = world(**(settings or {}))
+    made.add_record("r1", quiet=quiet, **fields)
+    made.settle()
+    return made
+
+
 def look_of(
     made: World, order: CleanOrder, guarantee: Guarantee = Guarantee.CAS
 ) -> tuple[Look, Record]:
@@ -537,6 +545,7 @@ __all__ = [
     "claim",
     "cleaned",
     "deny",
+    "gone",
     "in_vain",
     "incarnation_of",
     "node",

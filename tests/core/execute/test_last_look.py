@@ -23,6 +23,7 @@ from tests.core.build import (
     World,
     claim,
     deny,
+    gone,
     in_vain,
     incarnation_of,
     node,
@@ -31,14 +32,6 @@ from tests.core.build import (
 
 NOW = EPOCH + START
 STALE = (Kind.CLEAN, Reason.STALE_SLOT)
-
-
-def gone(quiet: float = 9000.0, *, settings: dict[str, Any] | None = None, **fields: Any) -> World:
-    """A world of one record whose node is gone, absence settled, and its plan."""
-    made = world(**(settings or {}))
-    made.add_record("r1", quiet=quiet, **fields)
-    made.settle()
-    return made
 
 
 # C11: the last look.

@@ -18,7 +18,7 @@ from nodemanager.core.observe.snapshot import Flight
 from nodemanager.core.safety.orders import fenced_order
 from nodemanager.core.safety.proof import violations
 from tests.cases import cases
-from tests.core.build import EPOCH, START, World, look_of, node, world
+from tests.core.build import EPOCH, START, World, gone, look_of, node, world
 
 ALL = tuple(FORCIBLE)
 NOW = EPOCH + START
@@ -43,20 +43,13 @@ def verdict(made: World) -> tuple[Kind, Reason]:
 # Worlds in which one rule keeps a record whose node is gone.
 
 
-def settled(quiet: float = 9000.0, **fields: Any) -> World:
-    made = world()
-    made.add_record("r1", quiet=quiet, **fields)
-    made.settle()
-    return made
-
-
 def in_the_window() -> World:
     """It died without a word of what it did."""
-    return settled(quiet=1000.0)
+    return gone(quiet=1000.0)
 
 
 def with_a_word() -> World:
-    return settled(quiet=1000.0, worker_state=WorkerState.BUSY)
+    return gone(quiet=1000.0, worker_state=WorkerState.BUSY)
 
 
 def unsettled() -> World:
@@ -76,13 +69,13 @@ def backlog() -> World:
 
 
 def blind() -> World:
-    return settled(claimed=False, instance_id=None)
+    return gone(claimed=False, instance_id=None)
 
 
 def with_a_word_from_ahead() -> World:
     """The store's clock was set back by an hour since it pinged: its stamp can't be dated."""
     first = {"first_ping_at": EPOCH + START - 9000.0}
-    return settled(quiet=-3600.0, worker_state=WorkerState.BUSY, **first)
+    return gone(quiet=-3600.0, worker_state=WorkerState.BUSY, **first)
 
 
 KEPT = [
@@ -96,7 +89,7 @@ KEPT = [
 
 
 def test_o3_a_record_that_may_be_freed_is_freed_by_hand_and_says_by_whom() -> None:
-    made = wanted(settled())
+    made = wanted(gone())
     assert verdict(made) == (Kind.CLEAN, Reason.CLEAN_BY_HAND)
     order = made.clean_order("r1")
     assert order.hand == hand()
@@ -231,7 +224,7 @@ def pinged_since(made: World) -> dict[str, Any]:
 def test_o3_with_every_force_there_is_these_rules_still_keep_it(
     happens: Callable[[World], dict[str, Any]], reason: Reason
 ) -> None:
-    made = settled()
+    made = gone()
     flags = happens(made)
     wanted(made, *ALL, **flags)
     assert verdict(made) == (Kind.KEEP, reason)
@@ -240,7 +233,7 @@ def test_o3_with_every_force_there_is_these_rules_still_keep_it(
 
 def test_o3_a_claim_that_never_pinged_waits_for_c21_whatever_is_forced() -> None:
     """Its create may take effect until then (A2)."""
-    made = settled(quiet=1000.0, pinged=False, slot=None)
+    made = gone(quiet=1000.0, pinged=False, slot=None)
     wanted(made, *ALL)
     assert verdict(made) == (Kind.KEEP, Reason.CLAIM_WITHIN_WINDOW)
 
@@ -307,7 +300,7 @@ def test_a_ping_between_order_and_write_keeps_it_whatever_is_forced() -> None:
 
 def test_a_denial_too_soon_after_the_first_ping_does_not_count_whatever_is_forced() -> None:
     """The cloud's "no such node" is not believed of so young a node (C11, A1)."""
-    young = settled(quiet=100.0, first_ping_at=EPOCH + START - 150.0)
+    young = gone(quiet=100.0, first_ping_at=EPOCH + START - 150.0)
     made = wanted(young, *ALL)
     assert made.cleaned == ["r1"]
     assert last_look(made) == (Kind.KEEP, Reason.DENIED_TOO_EARLY)
@@ -353,7 +346,7 @@ def test_a_broken_rule_that_nobody_broke_by_name_is_told(
 
 @pytest.mark.parametrize("rule", ["C0", "C1", "C4", "C7", "C8", "C9", "C10", "C11", "C12", "T1"])
 def test_the_proof_lets_nobody_break_another_rule_by_name(rule: str) -> None:
-    made = wanted(settled())
+    made = wanted(gone())
     order = made.clean_order("r1")
     look, before = look_of(made, order)
     order = replace(order, hand=hand(*ALL, rule))
@@ -392,7 +385,7 @@ def _untrusted(look: Look) -> Any:
 
 def test_a_forced_window_is_not_the_window_of_a_claim_on_its_way() -> None:
     """The proof has one rule for both windows (C3); that of an unpinged claim (C21) stands."""
-    made = settled(quiet=9000.0, pinged=False, slot=None)
+    made = gone(quiet=9000.0, pinged=False, slot=None)
     wanted(made, "C3")
     order = made.clean_order("r1")
     look, before = look_of(made, order)

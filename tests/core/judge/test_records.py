@@ -27,6 +27,7 @@ from tests.core.build import (
     World,
     claim,
     cleaned,
+    gone,
     node,
     record,
     world,
@@ -34,14 +35,6 @@ from tests.core.build import (
 
 CLAIM_WINDOW = 1800.0 + 120.0 + 300.0
 """boot_fail_after + 120 s + visible_after, by default (C21)."""
-
-
-def gone(quiet: float = 9000.0, *, settings: dict[str, Any] | None = None, **fields: Any) -> World:
-    """A world of one record whose node is gone, absence settled, and its plan."""
-    made = world(**(settings or {}))
-    made.add_record("r1", quiet=quiet, **fields)
-    made.settle()
-    return made
 
 
 def judged(made: World) -> tuple[Kind, Reason]:

@@ -20,15 +20,7 @@ from nodemanager.core.observe.clocks import (
 )
 from nodemanager.core.observe.signs import age_of_nodes, word_of
 from tests.cases import cases
-from tests.core.build import EPOCH, World, record, world
-
-
-def gone(quiet: float = 9000.0) -> World:
-    """One record whose node is gone, absence settled: clean but for the clock."""
-    made = world()
-    made.add_record("r1", quiet=quiet)
-    made.settle()
-    return made
+from tests.core.build import EPOCH, World, gone, record, world
 
 
 def rounds(made: World, count: int) -> Reason:
