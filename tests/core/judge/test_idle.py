@@ -57,13 +57,6 @@ def test_the_jobs_that_demand_fell_by_may_be_on_the_very_nodes_that_said_idle_d1
     assert (made.destroyed, reasons(made)) == ([], {Reason.BUSY})
 
 
-def test_idle_nodes_go_with_the_first_word_after_demand_is_gone_d12() -> None:
-    made = idle_pool()
-    demand_falls(made)
-    pinging(made, WorkerState.IDLE)
-    assert len(made.destroyed) == NODES
-
-
 def test_a_word_from_before_demand_fell_that_is_listed_after_it_is_too_old_d12() -> None:
     """It counts when it was said, not when it was seen."""
     made = idle_pool()
@@ -153,16 +146,6 @@ def test_those_beyond_demand_and_those_over_max_nodes_do_not_change_places_d12()
         made.plan()
         pinging(made, WorkerState.IDLE)
     assert len(made.destroyed) == NODES - 1
-
-
-def test_demand_for_some_leaves_as_many_and_always_the_same_d12() -> None:
-    made = idle_pool()
-    made.flags |= waiting(5)
-    made.plan()
-    chosen = [one for one in range(NODES) if made.of_node(f"i-r{one}").reason is not Reason.NEEDED]
-    assert len(chosen) == NODES - 5
-    pinging(made, WorkerState.IDLE)
-    assert made.destroyed == [f"i-r{one}" for one in chosen]
 
 
 def test_a_word_is_news_in_the_first_listing_that_shows_it_alone_d12() -> None:

@@ -26,7 +26,6 @@ from tests.core.build import (
     POOL,
     SMALL,
     START,
-    Flight,
     Job,
     World,
     incarnation_of,
@@ -117,29 +116,12 @@ def test_another_node_is_booted_for_one_that_no_new_work_is_meant_for_o1_o5(
     assert (made.booted, made.destroyed) == ([], [])
 
 
-def test_o1_an_old_word_that_a_node_is_idle_drains_nothing() -> None:
-    made = live(WorkerState.IDLE, polls=3, node_stale_after=600.0)
-    made.advance(601.0)
-    made.poll()
-    marked(made, **DRAIN)
-    assert made.of_node(NODE).kind is Kind.KEEP
-
-
 def test_o1_a_drain_is_counted_in_the_cycles_summary() -> None:
     made = marked(live(WorkerState.BUSY), **DRAIN)
     assert made.last.counts["nodes_draining"] == 1
 
 
 # O2: kill.
-
-
-@pytest.mark.parametrize("state", [WorkerState.BUSY, WorkerState.IDLE, None])
-def test_o2_a_killed_node_goes_at_once_busy_or_not(state: WorkerState | None) -> None:
-    made = marked(live(state), **KILL)
-    assert verdict(made) == (Kind.SHUTDOWN, Reason.KILLED)
-    order = made.shutdown_order(NODE)
-    assert order.record == "r1"
-    assert not order.cancellable
 
 
 def test_o2_a_node_that_never_pinged_or_has_no_record_can_be_killed() -> None:
@@ -378,11 +360,6 @@ def test_o5_a_kill_goes_before_a_cordon() -> None:
     assert look(made, Reason.KILLED, **KILL, **CORDON) == (Kind.SHUTDOWN, Reason.KILLED)
 
 
-def test_demand_that_comes_back_does_not_call_off_a_drain() -> None:
-    made = marked(live(WorkerState.IDLE), **DRAIN)
-    assert look(made, Reason.DRAINED) == (Kind.SHUTDOWN, Reason.DRAINED)
-
-
 def test_a_drained_node_that_took_work_again_is_left_alone_at_the_last_look() -> None:
     made = marked(live(WorkerState.IDLE), **DRAIN)
     made.ping("r1", WorkerState.BUSY)
@@ -455,13 +432,6 @@ def test_o4_a_pause_judges_on_so_that_nothing_starts_anew_after_it() -> None:
     del made.flags["pool_marks"]
     made.plan()
     assert made.cleaned == ["dead"]
-
-
-def test_a_node_in_flight_is_left_to_its_flight() -> None:
-    made = live(WorkerState.IDLE)
-    marked(made, **KILL, node_flights={NODE: Flight("shutdown:idle", made.now)})
-    assert made.of_node(NODE).reason is Reason.SHUTTING_DOWN
-    assert made.destroyed == []
 
 
 @cases(

@@ -215,14 +215,6 @@ def test_a_node_that_died_at_whatever_it_did_is_freed_once_its_word_is_stale_c2_
     assert judged(gone(worker_state=state)) == STALE
 
 
-@pytest.mark.parametrize("state", list(WorkerState))
-def test_the_derived_state_is_no_evidence_c2_t6(state: WorkerState) -> None:
-    made = gone(derived_state=state)
-    assert judged(made) == STALE
-    young = gone(quiet=100.0, derived_state=state)
-    assert judged(young) == (Kind.KEEP, Reason.WITHIN_WINDOW)
-
-
 def at_age(made: World, quiet: float) -> tuple[Kind, Reason]:
     """The verdict when the newest sign of `r1` is exactly `quiet` old, polls being fresh."""
     one = made.record("r1")
@@ -526,14 +518,6 @@ def test_once_it_pinged_a_claims_window_means_nothing_c21() -> None:
     assert at_age(made, 7200.0)[1] is Reason.WITHIN_WINDOW
 
 
-def test_a_claim_changes_only_the_window_and_nothing_else_c21() -> None:
-    made = world()
-    made.add_record("r1", pinged=False, quiet=3000.0)
-    made.add_node("r1")
-    made.settle()
-    assert judged(made) == (Kind.KEEP, Reason.PAIRED)
-
-
 def test_a_renewed_claim_begins_its_window_anew_c21_u5() -> None:
     made = world()
     made.add_record("r1", pinged=False, quiet=3000.0)
@@ -545,16 +529,6 @@ def test_a_renewed_claim_begins_its_window_anew_c21_u5() -> None:
 def test_a_slot_that_nobody_claimed_and_nobody_pinged_waits_for_the_stale_window_c21() -> None:
     made = gone(3000.0, pinged=False, claimed=False)
     assert judged(made) == (Kind.KEEP, Reason.WITHIN_WINDOW)
-
-
-def test_a_record_whose_node_died_before_a_restart_is_cleaned_once_stale_r3() -> None:
-    made = world()
-    made.add_record("r1", quiet=7000.0)
-    made.settle()
-    made.restart()
-    made.advance(200.0)
-    made.settle()
-    assert judged(made) == STALE
 
 
 # Of a record that has its pair two rules are not asked: pairing has asked them.

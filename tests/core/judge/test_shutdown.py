@@ -87,11 +87,6 @@ def test_an_idle_node_goes_only_in_its_shutdown_window_d1(age: float, expected: 
     assert made.of_node("i-r1").reason is expected
 
 
-def test_a_fresh_busy_node_is_never_down_however_old_d1() -> None:
-    made = live(WorkerState.BUSY, polls=300)
-    assert verdict(made) == (Kind.KEEP, Reason.BUSY)
-
-
 @cases(
     ("apart", "expected"),
     {
@@ -135,14 +130,6 @@ def test_a_reload_may_find_a_gap_in_how_long_a_node_was_stopped_d1_s6(
     made.reload(poll_stale_after=limit_s)
     made.plan()
     assert verdict(made) == expected
-
-
-@pytest.mark.parametrize("state", [CloudState.PENDING, CloudState.STOPPING, CloudState.UNKNOWN])
-def test_no_other_state_of_the_cloud_is_a_reason_d1(state: CloudState) -> None:
-    made = live(WorkerState.BUSY)
-    made.change_node("i-r1", state=state)
-    made.settle()
-    assert made.of_node("i-r1").kind is Kind.KEEP
 
 
 @cases(
@@ -301,15 +288,6 @@ def test_a_node_that_a_late_create_made_is_given_its_whole_time_to_boot_d8(
     assert made.of_node("i-r1").reason is Reason.BOOT_FAILED
 
 
-def test_a_restart_over_nodes_older_than_boot_fail_after_is_no_storm_d8() -> None:
-    made = world(max_nodes=100)
-    for number in range(100):
-        made.add_record(f"r{number}", pinged=False, quiet=5000.0)
-        made.add_node(f"r{number}", age=50_000.0)
-    made.settle()
-    assert made.destroyed == []
-
-
 # D2: the last look.
 
 
@@ -376,12 +354,6 @@ def test_what_stands_in_the_way_now_stops_a_destroy_d2(
     fields: dict[str, Any], reason: Reason
 ) -> None:
     assert ordered(idle(), **fields) == (Kind.KEEP, reason)
-
-
-def test_a_breaker_that_opened_and_closed_since_voids_a_destroy_d2() -> None:
-    made = idle()
-    moved = replace(made.breaker, generation=made.breaker.generation + 2)
-    assert ordered(made, breaker=moved) == (Kind.KEEP, Reason.BREAKER_OPEN)
 
 
 def test_a_silent_node_whose_record_moved_stays_d2() -> None:

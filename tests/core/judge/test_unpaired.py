@@ -12,7 +12,7 @@ from nodemanager.core.model.world import CloudState, Listing, Tags, WorkerState
 from nodemanager.core.observe import history as histories
 from nodemanager.core.observe.snapshot import Expected
 from tests.cases import cases
-from tests.core.build import POOL, Job, World, claim, node, world
+from tests.core.build import POOL, Job, World, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 
 
@@ -60,13 +60,6 @@ def test_one_record_listing_counts_once_however_often_it_is_planned_from_d7() ->
     assert made.of_node("i-r1").reason is Reason.UNPAIRED_WITHIN_WINDOW
 
 
-def test_unpaired_counts_from_when_it_became_so_not_from_its_launch_d7() -> None:
-    made = live(WorkerState.BUSY, age=1e6)
-    made.change("r1", claim=claim("r1", at=made.store_now, life=2), instance_id="i-new")
-    made.settle()
-    assert verdict(made) == (Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW)
-
-
 def test_a_pair_in_between_starts_it_again_d7() -> None:
     made = unpaired()
     for _ in range(20):
@@ -111,12 +104,6 @@ def test_a_cycle_that_is_aborted_in_between_does_not_start_it_again_d7_l4() -> N
         made.nodes = [one for one in made.nodes if one.id != "i-r2"]
         made.advance(60.0)
     assert verdict(made) == (Kind.SHUTDOWN, Reason.UNPAIRED)
-
-
-def test_a_stopped_node_whose_record_a_listing_lacks_waits_for_d7_too_d10() -> None:
-    made = unpaired(state=CloudState.STOPPED)
-    made.settle()
-    assert verdict(made) == (Kind.KEEP, Reason.UNPAIRED_WITHIN_WINDOW)
 
 
 @cases(

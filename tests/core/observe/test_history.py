@@ -29,12 +29,6 @@ def reason(made: World) -> Reason:
 # C5: absence.
 
 
-def test_one_sighting_of_absence_is_not_enough_c5() -> None:
-    made = without_node()
-    made.poll()
-    assert reason(made) is Reason.NOT_SETTLED
-
-
 @cases(
     ("listings", "expected"),
     {"one-too-few": (3, Reason.NOT_SETTLED), "enough": (4, Reason.STALE_SLOT)},
@@ -64,15 +58,6 @@ def test_absence_needs_settle_since_its_first_sighting_c5(apart: float, expected
     made.now = first + apart
     made.poll_cloud()
     assert reason(made) is expected
-
-
-def test_absence_may_settle_inside_the_stale_window_c5() -> None:
-    made = without_node(quiet=7000.0)
-    made.settle()
-    assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
-    made.advance(150.0)
-    made.poll()
-    assert reason(made) is Reason.STALE_SLOT
 
 
 def test_one_sighting_of_the_node_starts_absence_again_c5() -> None:
@@ -188,23 +173,6 @@ def test_a_listing_that_comes_late_shows_nodes_and_no_absence_c5() -> None:
     made.history = histories.cloud_listed(made.history, late, made.settings)
     assert made.history.cloud is newest
     assert reason(made) is Reason.NODE_LISTED
-
-
-def test_absence_of_an_earlier_incarnation_does_not_count_c5() -> None:
-    made = without_node()
-    made.settle()
-    at = made.ago(8000.0)
-    made.change("r1", claim=claim("r1", at=at, life=2), modified_at=at)
-    made.advance(60.0)
-    made.poll()
-    assert reason(made) is Reason.NOT_SETTLED
-
-
-def test_a_terminated_node_is_absent_c4() -> None:
-    made = without_node()
-    made.add_node("r1", state=CloudState.TERMINATED)
-    made.settle()
-    assert made.cleaned == ["r1"]
 
 
 # C6: which record listing is judged on.
@@ -396,14 +364,6 @@ def test_a_record_that_came_after_the_judged_listing_is_kept_c6() -> None:
 
 def silence(made: World) -> float:
     return made.history.answered_s - made.history.heard["r1"].answered_s
-
-
-def test_silence_counts_while_the_store_answers_d8() -> None:
-    made = without_node()
-    for _ in range(11):
-        made.poll_records(took=0.0)
-        made.advance(60.0)
-    assert silence(made) == 600.0
 
 
 def test_silence_does_not_count_while_the_store_does_not_answer_d8() -> None:

@@ -31,12 +31,6 @@ def hidden(count: int = 1, **settings: object) -> tuple[World, CloudNode]:
     return made, first
 
 
-def test_after_two_listings_it_is_asked_for_by_id_p6():
-    made, _ = hidden()
-    assert made.last.ask == ("i-r1",)
-    assert made.of_record("r1").reason is Reason.WITHIN_WINDOW
-
-
 def test_one_whose_first_ping_somebody_took_away_is_asked_for_too_a5():
     """It pings on; nobody asked, and demand waited for it for ever (P6)."""
     made = world(max_nodes=1, min_nodes=0)
@@ -97,15 +91,6 @@ def test_the_absence_of_a_former_life_is_not_that_of_the_next_p6():
     assert made.last.ask == ()
 
 
-def test_one_listing_is_too_few():
-    made = world()
-    made.add_record("r1")
-    made.round()
-    made.ping("r1")
-    made.plan()
-    assert made.last.ask == ()
-
-
 def test_a_node_of_ours_that_is_there_makes_the_listing_short_and_nothing_is_freed():
     made, lives = hidden(node_stale_after=600.0)
     made.answer({"i-r1": lives})
@@ -118,15 +103,6 @@ def test_a_node_of_ours_that_is_there_makes_the_listing_short_and_nothing_is_fre
     made.nodes.append(lives)
     made.settle()
     assert made.cleaned == ["r9"]
-
-
-def test_it_is_kept_past_its_window_too():
-    made, lives = hidden(node_stale_after=600.0)
-    made.advance(700.0)
-    made.poll()
-    made.answer({"i-r1": lives})
-    made.settle()
-    assert made.of_record("r1").reason is Reason.LISTING_SHORT
 
 
 def test_one_without_our_tag_is_kept_and_frees_go_on():
@@ -547,16 +523,6 @@ def test_while_a_node_that_came_late_is_young_no_denial_counts_p6_d13():
     assert len(made.plan().boots) == 1
 
 
-def test_the_listing_that_lacks_it_is_short_and_frees_nothing_d13():
-    made, born = overdue()
-    made.add_record("r9", quiet=9000.0)
-    made.answer({"i-r1": born})
-    again(made, 3)
-    assert made.of_record("r1").reason is Reason.LISTING_SHORT
-    assert made.of_record("r9").reason is Reason.LISTING_SHORT
-    assert made.cleaned == []
-
-
 def test_where_its_id_is_not_known_it_is_found_by_its_tag_d13():
     made, born = overdue(instance_id=None)
     assert made.last.ask == ()
@@ -806,14 +772,6 @@ def test_a_hold_that_is_answered_after_the_order_is_seen_by_the_last_look_c9_d2_
 def test_one_without_a_claim_says_nothing_of_whose_it_is_and_stays_d13():
     made, born = silenced(claimed=False)
     made.answer({"i-r1": replace(born, tags=replace(born.tags, incarnation=None))})
-    again(made)
-    assert made.destroyed == []
-
-
-def test_one_that_pings_again_stays_d13():
-    made, born = silenced()
-    made.answer({"i-r1": born})
-    made.ping("r1")
     again(made)
     assert made.destroyed == []
 

@@ -442,28 +442,6 @@ def test_as_many_are_booted_as_are_wanted_and_allowed(
     assert wanting(*jobs, **settings).booted == booted
 
 
-@cases(
-    ("cap", "booted"),
-    {
-        "below": (0.29, ["small", "small"]),
-        "above": (0.31, ["small"] * 3),
-        "no-cap": (0.0, ["small"] * 4),
-    },
-)
-def test_max_total_price_is_not_passed(cap: float, booted: list[str]) -> None:
-    made = wanting(*[Job("j")] * 4, max_total_price=cap)
-    assert made.booted == booted
-    assert bool(made.wants.refused.get(("small", Reason.AT_MAX_PRICE))) is (len(booted) < 4)
-
-
-def test_what_is_up_counts_against_max_total_price_untagged_nodes_too_d11() -> None:
-    made = world(max_nodes=9, max_total_price=1.15, sizes=(SMALL, LARGE))
-    made.flags["demand"] = (Job("j"),) * 4
-    made.add_node(id="u", pool=None, size="t.large")
-    made.round()
-    assert made.booted == ["small"]
-
-
 @pytest.mark.parametrize("size", [FREE, UNKNOWN], ids=["zero", "unknown"])
 def test_an_unpriced_size_is_refused_under_a_price_cap_s4(size: Size) -> None:
     made = wanting(Job("j", cores=9), sizes=(SMALL, size), max_total_price=100.0)
@@ -491,15 +469,6 @@ def test_nodes_that_boot_serve_the_wishlist_already() -> None:
     made.add_record("r2", pinged=False)
     made.flags |= {"demand": (Job("j", count=3),), "claimed_sizes": {"r2": "small"}}
     made.round()
-    assert made.booted == ["small"]
-
-
-def test_busy_nodes_do_not_serve_it() -> None:
-    made = world(max_nodes=9)
-    made.add_record("r1")
-    made.add_node("r1")
-    made.flags["demand"] = (Job("j"),)
-    pinging(made, WorkerState.BUSY)
     assert made.booted == ["small"]
 
 
@@ -1062,22 +1031,6 @@ def test_a_claim_that_is_listed_before_it_is_answered_is_not_one_too_many_u10(kn
     assert made.wants.too_many == known
 
 
-def test_it_is_told_who_holds_the_slots_and_when_one_will_be_free_u7() -> None:
-    made = world()
-    made.add_record("r1", quiet=7100.0)
-    made.add_record("r2")
-    made.add_node("r2")
-    made.add_record("r3", pinged=False)
-    made.add_record("r4", pool="other")
-    made.flags["slots"] = 4
-    plan = made.round()
-    assert plan.slots is not None
-    assert plan.slots.held_by == {"no_node": 1, "listed_node": 1, "claim": 1, "other_pool": 1}
-    assert plan.slots.free == 0
-    assert plan.slots.earliest_free_s is not None
-    assert 0.0 < plan.slots.earliest_free_s <= 100.0
-
-
 @cases(("age", "booted"), {"in-time": (1800.0, []), "past": (1810.0, ["small"])})
 def test_a_created_node_that_is_not_listed_serves_for_boot_fail_after_p4(
     age: float, booted: list[str]
@@ -1174,20 +1127,6 @@ def idle(count: int, **settings: Any) -> World:
     return made
 
 
-@cases(
-    ("settings", "left"),
-    {
-        "none-wanted": ({"max_nodes": 9}, 0),
-        "min-nodes": ({"max_nodes": 9, "min_nodes": 3}, 3),
-        "max-nodes-0": ({"max_nodes": 0}, 0),
-    },
-)
-def test_idle_nodes_beyond_demand_go_down_to_min_nodes(settings: dict[str, Any], left: int) -> None:
-    made = idle(5, **settings)
-    pinging(made, WorkerState.IDLE, 3)
-    assert len(made.destroyed) == 5 - left
-
-
 def test_min_and_max_0_drain_only_what_is_idle_even_when_jobs_wait() -> None:
     made = idle(5, min_nodes=0, max_nodes=0)
     made.flags["demand"] = (Job("j", count=9),)
@@ -1212,16 +1151,6 @@ def test_what_the_wishlist_wants_stays_and_the_longest_idle_go_first() -> None:
         made.poll()
         made.plan()
     assert made.destroyed == ["i-r0", "i-r1"]
-
-
-@pytest.mark.parametrize("state", [CloudState.STOPPING, CloudState.STOPPED])
-def test_dying_nodes_count_against_max_nodes_and_serve_nobody(state: CloudState) -> None:
-    made = idle(2, max_nodes=2)
-    made.change_node("i-r0", state=state)
-    made.flags["demand"] = (Job("j", count=2),)
-    pinging(made, WorkerState.IDLE, 3)
-    assert made.wants.refused == {("small", Reason.AT_MAX_NODES): 1}
-    assert made.booted == []
 
 
 def eight_idle() -> World:
