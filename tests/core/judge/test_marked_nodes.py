@@ -116,11 +116,6 @@ def test_another_node_is_booted_for_one_that_no_new_work_is_meant_for_o1_o5(
     assert (made.booted, made.destroyed) == ([], [])
 
 
-def test_o1_a_drain_is_counted_in_the_cycles_summary() -> None:
-    made = marked(live(WorkerState.BUSY), **DRAIN)
-    assert made.last.counts["nodes_draining"] == 1
-
-
 # O2: kill.
 
 
@@ -292,23 +287,6 @@ def test_o5_a_cordoned_node_that_falls_silent_is_kept_and_counts_for_d9() -> Non
     assert made.view(NODE).bad
     marked(made, drains={})
     assert verdict(made) == (Kind.SHUTDOWN, Reason.NODE_DOWN), "and then it goes as any other"
-
-
-def test_o5_an_unpaired_node_is_kept_by_a_cordon() -> None:
-    made = unpaired()
-    made.round(40, every=120.0)
-    (node_id,) = [one.id for one in made.nodes]
-    assert made.of_node(node_id).reason is Reason.UNPAIRED
-    mark = replace(CORDONED, incarnation=made.nodes[0].tags.incarnation)
-    marked(made, drains={node_id: mark})
-    assert made.of_node(node_id).reason is Reason.CORDONED
-    assert made.destroyed == []
-
-
-def test_o5_a_cordon_on_an_earlier_node_of_the_same_id_keeps_nothing() -> None:
-    made = live(WorkerState.IDLE)
-    marked(made, drains={NODE: replace(CORDONED, incarnation="another life")})
-    assert made.of_node(NODE).reason is not Reason.CORDONED
 
 
 def test_o5_a_cordon_stays_on_a_node_whose_tags_were_taken_and_a_drain_does_not() -> None:

@@ -17,13 +17,12 @@ from nodemanager.core.model.world import (
     CloudNode,
     CloudState,
     Guarantee,
-    Job,
     Tags,
     WorkerState,
 )
 from nodemanager.core.plan.destroy import ShutdownEvidence, confirm_shutdown
 from tests.cases import cases
-from tests.core.build import EPOCH, POOL, World, incarnation_of, node, world
+from tests.core.build import EPOCH, POOL, World, node, world
 from tests.core.nodes import live, pinging, silent, unpaired, verdict
 
 WINDOWS = (3300.0, 300.0)
@@ -151,14 +150,6 @@ def test_a_held_node_is_left_alone_d1_c9(hold: Any) -> None:
     assert verdict(made) == (Kind.KEEP, Reason.HELD)
 
 
-def test_a_stale_poll_destroys_nothing_d1() -> None:
-    made = live(WorkerState.DOWN)
-    assert made.destroyed == ["i-r1"]
-    made.advance(601.0)
-    made.plan()
-    assert verdict(made) == (Kind.KEEP, Reason.POLL_STALE)
-
-
 def test_a_step_of_our_wall_clock_ends_no_boot_grace_d1_t2() -> None:
     made = live(WorkerState.DOWN, age=100.0)
     made.wall_step = 1e6
@@ -181,15 +172,6 @@ def test_a_node_with_missing_fields_is_kept_p3(fields: dict[str, Any], expected:
 
 
 # D8: silence.
-
-
-@cases(("seconds", "destroyed"), {"inside": (7000.0, []), "past": (7600.0, ["i-r1"])})
-def test_a_node_silent_past_its_window_while_the_store_answered_is_down_d8(
-    seconds: float, destroyed: list[str]
-) -> None:
-    made = live(WorkerState.BUSY)
-    silent(made, seconds)
-    assert made.destroyed == destroyed
 
 
 def test_a_store_clock_set_back_holds_no_silent_node_in_its_boot_grace_d1_d8() -> None:
@@ -232,21 +214,6 @@ def test_after_a_time_that_nobody_watched_silent_nodes_have_a_whole_window_d8(
     assert made.destroyed == []
     silent(made, 400.0)
     assert made.destroyed == ["i-r1"]
-
-
-@cases(
-    ("seconds", "reason"),
-    {"in-time": (1700.0, Reason.BOOTING), "past": (1950.0, Reason.BOOT_FAILED)},
-)
-def test_a_node_that_never_pinged_is_a_failed_boot_past_boot_fail_after_d8(
-    seconds: float, reason: Reason
-) -> None:
-    made = world()
-    made.add_record("r1", pinged=False)
-    made.add_node("r1", age=0.0)
-    made.poll()
-    silent(made, seconds)
-    assert made.of_node("i-r1").reason is reason
 
 
 def test_a_node_on_a_renewed_claim_is_given_its_whole_time_to_boot_d8_u9() -> None:
@@ -304,10 +271,6 @@ def idle() -> World:
     assert made.destroyed == ["i-r1"]
     assert made.shutdown_order("i-r1").cancellable
     return made
-
-
-def test_an_idle_node_that_nothing_changed_for_goes_d2() -> None:
-    assert ordered(idle()) == (Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND)
 
 
 def test_an_idle_node_that_began_to_work_stays_d2() -> None:
@@ -543,18 +506,6 @@ def test_a_shutdown_knows_when_it_asked_for_the_node_d3(
 
 def seen(made: World) -> Seen:
     return Seen(made.snapshot(), made.settings, Guarantee.CAS)
-
-
-def test_idle_nodes_that_the_wishlist_wants_are_needed_d1() -> None:
-    made = live(WorkerState.IDLE, polls=3)
-    made.plan(demand=(Job("j", cores=1),))
-    assert verdict(made) == (Kind.KEEP, Reason.NEEDED)
-
-
-def test_an_incarnation_tells_the_order_whose_record_it_is_c20() -> None:
-    made = idle()
-    order = made.shutdown_order("i-r1")
-    assert (order.record, order.incarnation) == ("r1", incarnation_of("r1"))
 
 
 def test_the_time_behind_our_own_fence_is_no_silence_d8_c12() -> None:

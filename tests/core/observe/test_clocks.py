@@ -99,21 +99,6 @@ def test_a_clock_set_wrong_and_right_again_leaves_later_ages_right_t1() -> None:
     assert made.of_record("r1").reason is Reason.STALE_SLOT
 
 
-@cases(
-    ("stamp", "age"),
-    {
-        "before-the-jump": (500.0, 100.0),
-        "after-it": (10_250.0, 50.0),
-        "in-the-future": (10_400.0, -100.0),
-    },
-)
-def test_an_age_counts_from_the_jump_at_the_earliest_t1(stamp: float, age: float) -> None:
-    """Ahead by 7200 s from 3000 on."""
-    clock = first_reading(StoreTime(2900.0, 2900.0, 0.0)).read(StoreTime(10_200.0, 3000.0, 0.0))
-    assert clock.age(stamp, 3100.0) == age
-    assert clock.since(stamp, 3100.0) == 3100.0 - max(0.0, age)
-
-
 def test_a_stamp_from_the_future_counts_from_when_its_version_was_first_seen_t1() -> None:
     made = world()
     made.add_record("r1", quiet=-1000.0)
@@ -256,22 +241,6 @@ def test_a_jump_over_a_restart_starts_every_age_anew_t1_r4(step: float) -> None:
     measures = made.of_record("r1").measures
     assert measures is not None
     assert measures["idle_s"] < 200.0
-
-
-def test_a_step_before_a_restart_is_remembered_t1_r4() -> None:
-    made = gone(quiet=1000.0)
-    made.store_step += 50_000.0
-    rounds(made, 4)
-    restarted(made)
-    made.settle()
-    assert rounds(made, 1) is Reason.WITHIN_WINDOW
-
-
-def test_without_a_step_a_restart_changes_nothing_r3() -> None:
-    made = gone(quiet=20_000.0)
-    restarted(made)
-    made.settle()
-    assert made.of_record("r1").reason is Reason.STALE_SLOT
 
 
 @cases(

@@ -227,18 +227,6 @@ def test_the_order_of_listings_holds_with_any_poll_times_c6(
     assert made.cleaned == ["r1"]
 
 
-def test_the_newest_listing_that_ended_in_time_is_the_one_judged_on_c6() -> None:
-    made = without_node()
-    made.poll_records()
-    made.begin_cloud_poll()
-    made.advance(1.0)
-    made.poll_records()
-    newest = made.history.records
-    made.advance(1.0)
-    made.poll_cloud(began=made.now)
-    assert made.history.base is newest
-
-
 def test_a_listing_that_ended_in_time_and_reached_us_late_is_the_one_judged_on_c6() -> None:
     """The cloud listing that began after it overtook it; it lacks the record, the next has it."""
     made = without_node()
@@ -253,19 +241,6 @@ def test_a_listing_that_ended_in_time_and_reached_us_late_is_the_one_judged_on_c
     made.poll_records()
     assert reason(made) is Reason.CHANGED_SINCE_LISTING
     assert made.cleaned == []
-
-
-def test_a_record_listing_during_the_cloud_poll_is_not_judged_on_c6() -> None:
-    made = without_node()
-    made.poll_records()
-    in_time = made.history.records
-    made.advance(1.0)
-    began = made.now
-    made.begin_cloud_poll()
-    made.advance(1.0)
-    made.poll_records()
-    made.poll_cloud(began=began)
-    assert made.history.base is in_time
 
 
 def test_a_later_record_listing_vetoes_c6() -> None:
@@ -326,16 +301,6 @@ def test_a_record_that_the_listing_in_time_lacked_is_kept_though_the_next_shows_
     made.poll()
     made.plan()
     assert made.cleaned == ["r1"]
-
-
-def test_the_veto_of_an_incomplete_listing_stands_too_c6() -> None:
-    made = world()
-    judged = made.add_record("r1", quiet=9000.0)
-    made.settle()
-    made.poll_records([replace(judged, version="moved")], complete=False)
-    made.poll_records()
-    made.plan()
-    assert made.of_record("r1").reason is Reason.CHANGED_SINCE_LISTING
 
 
 def test_a_record_listing_that_comes_late_changes_nothing_c6() -> None:
