@@ -15,7 +15,7 @@ from pathlib import Path
 from nodemanager import __version__
 from nodemanager.core.explain.explain import STANDBY, DecisionView
 from nodemanager.core.explain.lists import natural
-from nodemanager.core.explain.why import Blocker, SizeWhy
+from nodemanager.core.explain.why import SizeWhy
 from nodemanager.core.model.annotations import NO_MARKS, Mark, Marks
 from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.core.model.world import LeftoverKind
@@ -26,6 +26,7 @@ from nodemanager.core.plan.slots import Slots
 from nodemanager.core.plan.spares import Spares
 from nodemanager.core.plan.summary import Notice
 from nodemanager.core.safety.lease import LeaseRole, LeaseView
+from nodemanager.journal.explained import plain
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.logline import Json, timestamp
 
@@ -188,7 +189,7 @@ class Status:
             "under_way": dict(self.under_way),
             "price": _rounded(self.price),
             "leftovers": self._leftovers(),
-            "notices": [_notice(one, with_names) for one in self.notices],
+            "notices": [_fields(one, *(() if with_names else ("slots",))) for one in self.notices],
             "orders": {kind: len(marks) for kind, marks in self.marks.by_kind.items()},
         }
         for kind, one in STANDING.items():
@@ -291,13 +292,7 @@ class Status:
             "leaked": {
                 "count": sum(leak.leaked for leak in slots.leaks),
                 "causes": [
-                    {
-                        "cause": leak.cause.value,
-                        "count": leak.count,
-                        "leaked": leak.leaked,
-                        "oldest_s": _rounded(leak.oldest_s),
-                        "free_in_s": _rounded(leak.free_in_s),
-                    }
+                    {**_fields(leak, "records", "in_window"), "leaked": leak.leaked}
                     for leak in slots.leaks
                 ],
                 "ends": dict(sorted(self.leaked_by_end.items())),
@@ -310,39 +305,19 @@ class Status:
         return {"open": self.breaker.is_open, **first, "others": others}
 
 
+def _fields(one: object, *left_out: str) -> Json:
+    return {name: value for name, value in plain(one).items() if name not in left_out}
+
+
 def _size(one: SizeWhy, with_names: bool) -> Json:
     """What keeps one size from growing and shrinking; without names no ids and no places."""
+    hidden = ("measures",) if with_names else ("measures", "nodes")
     return {
-        "size": one.size,
-        "nodes": dict(one.nodes),
-        "coming": one.coming,
-        "booting": one.booting,
-        "wished": one.wished,
-        "going": one.going,
-        "grows": [_cause(cause, with_names) for cause in one.grows],
-        "one_more": None if one.one_more is None else _cause(one.one_more, with_names),
-        "shrinks": [_cause(cause, with_names) for cause in one.shrinks],
+        **_fields(one, "price", "resting"),
+        "grows": [_fields(cause, *hidden) for cause in one.grows],
+        "one_more": None if one.one_more is None else _fields(one.one_more, *hidden),
+        "shrinks": [_fields(cause, *hidden) for cause in one.shrinks],
     }
-
-
-def _cause(cause: Blocker, with_names: bool) -> Json:
-    shown: Json = {
-        "reason": cause.reason.value,
-        "count": cause.count,
-        "in_s": _rounded(cause.in_s),
-    }
-    return {**shown, "nodes": list(cause.nodes)} if with_names else shown
-
-
-def _notice(one: Notice, with_names: bool) -> Json:
-    shown: Json = {
-        "event": one.event.value,
-        "reason": one.reason.value,
-        "count": one.count,
-        "limit": one.limit,
-        "clear": one.clear,
-    }
-    return {**shown, "slots": list(one.slots)} if with_names else shown
 
 
 def slots_used(slots: Slots) -> int:

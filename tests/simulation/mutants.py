@@ -301,7 +301,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what an incomplete listing shows was not seen",
         instead(
             history._nodes_partially_listed,
-            "without_seen(history.absence, seen, history.listed_records)",
+            "listing_history.without_seen(history.absence, seen, history.listed_records)",
             "history.absence",
         ),
         off(RecordJudge._unseen, "record.uuid in self.partial_uuids or is_named"),
@@ -500,7 +500,7 @@ MUTANTS: tuple[Mutant, ...] = (
     mutant(
         "C21",
         "a claim expires like any record",
-        off(records.window_of, "record.claim is not None and waits_for_first_ping(record)"),
+        off(signs.window_of, "record.claim is not None and waits_for_first_ping(record)"),
     ),
     mutant(
         "C22",

@@ -18,27 +18,7 @@ from nodemanager.core.explain.events import record_fields
 from nodemanager.core.judge.preconditions import standing_block
 from nodemanager.core.model.reasons import Event, Reason
 from nodemanager.core.observe.snapshot import Snapshot
-from nodemanager.core.operate.backlog import (
-    OVER,
-    PASSING,
-    ApplyBacklog,
-    BacklogView,
-    IndexedPlan,
-    Item,
-    ItemAction,
-    ItemMarks,
-    ItemState,
-    ItemStatus,
-    Order,
-    ShowBacklog,
-    Statuses,
-    StopBacklog,
-    due_adoptions,
-    indexed_plan,
-    marks_of,
-    refusal,
-    statuses,
-)
+from nodemanager.core.operate import backlog
 from nodemanager.core.plan.plan import Plan
 from nodemanager.journal.codec import codec_of, decoded
 from nodemanager.journal.kept import BACKLOG_MARKS
@@ -52,54 +32,54 @@ class BacklogMarks:
     _context: Context
     _identities: Identities
     _newest: tuple[Plan, Snapshot] | None = None
-    _indexed: IndexedPlan | None = None
+    _indexed: backlog.IndexedPlan | None = None
 
     @property
-    def seen(self) -> IndexedPlan | None:
+    def seen(self) -> backlog.IndexedPlan | None:
         """The newest decision that could be taken, indexed by ids once somebody asks."""
         if self._indexed is None and self._newest is not None:
-            self._indexed = indexed_plan(*self._newest)
+            self._indexed = backlog.indexed_plan(*self._newest)
         return self._indexed
 
     @property
-    def marks(self) -> ItemMarks:
+    def marks(self) -> backlog.ItemMarks:
         """The items that are let go."""
         return self._context.state.backlog.marks
 
-    def _set(self, marks: ItemMarks) -> None:
+    def _set(self, marks: backlog.ItemMarks) -> None:
         self._context.learn(replace(self._context.state.backlog, marks=marks))
 
     def _keep(self) -> str | None:
         """Write the marks down; gives what is wrong with the journal."""
         writer = self._context.journal_writer
-        writer.keep(BACKLOG_MARKS, codec_of(ItemMarks).encode(self.marks))
+        writer.keep(BACKLOG_MARKS, codec_of(backlog.ItemMarks).encode(self.marks))
         return writer.problem
 
     def save(self) -> None:
         """Write what is held back: the next run must know it before anything is freed."""
-        context, backlog = self._context, self._context.state.backlog
-        if backlog.is_saved or not context.applies:
+        context, known = self._context, self._context.state.backlog
+        if known.is_saved or not context.applies:
             return
         keeper = context.inputs.backlog
-        if self._identities.keeps_state("backlog", lambda: keeper.save(backlog.records))[0]:
-            context.learn(replace(backlog, is_saved=True))
+        if self._identities.keeps_state("backlog", lambda: keeper.save(known.records))[0]:
+            context.learn(replace(known, is_saved=True))
 
     def load(self) -> None:
         kept = self._context.journal_writer.kept(BACKLOG_MARKS)
         if not kept or self.marks:
             return
         try:
-            self._set(decoded(ItemMarks, kept))
+            self._set(decoded(backlog.ItemMarks, kept))
         except ValueError as error:
             self._context.log.event(Event.BACKLOG_DONE, level=WARNING, outcome="lost", error=error)
             return
         self._tell_order("continued", next(iter(self.marks.values())).by, len(self.marks))
 
-    def show(self, message: ShowBacklog) -> None:
+    def show(self, message: backlog.ShowBacklog) -> None:
         """Answer with what is held back and what is let go."""
         identity = self._context.state.identity
         message.answered(
-            BacklogView(
+            backlog.BacklogView(
                 self.seen,
                 self._context.settings,
                 identity.store,
@@ -109,13 +89,13 @@ class BacklogMarks:
             )
         )
 
-    def apply(self, message: ApplyBacklog) -> None:
+    def apply(self, message: backlog.ApplyBacklog) -> None:
         """Mark the items that an operator has left in the plan."""
         message.answered(self._apply(message.order))
 
-    def _apply(self, order: Order) -> Statuses | str:
+    def _apply(self, order: backlog.Order) -> backlog.Statuses | str:
         context, seen, before = self._context, self.seen, self.marks
-        problem = refusal(
+        problem = backlog.refusal(
             order,
             pool=context.settings.pool,
             store=context.state.identity.store,
@@ -127,9 +107,9 @@ class BacklogMarks:
             return problem
         if seen is None or context.stopping is not None:
             return "the daemon has taken no decision yet; try again in a minute"
-        found = statuses(order.items, seen, context.settings)
+        found = backlog.statuses(order.items, seen, context.settings)
         self._tell_order("apply", order.by, len(found))
-        self._set({**before, **marks_of(order, found)})
+        self._set({**before, **backlog.marks_of(order, found)})
         problem = self._keep()
         if problem is not None:
             # It could not be written, so it is refused: it must not begin by itself later.
@@ -142,7 +122,7 @@ class BacklogMarks:
         self._adopt_due(seen)
         return found
 
-    def stop(self, message: StopBacklog) -> None:
+    def stop(self, message: backlog.StopBacklog) -> None:
         count = len(self.marks)
         if count:
             self._tell_order("stop", message.by, count)
@@ -162,12 +142,14 @@ class BacklogMarks:
             self._take_off(dict(self._standing(seen)))
             self._adopt_due(seen)
 
-    def _standing(self, seen: IndexedPlan) -> Statuses:
-        return statuses((one.item for one in self.marks.values()), seen, self._context.settings)
+    def _standing(self, seen: backlog.IndexedPlan) -> backlog.Statuses:
+        return backlog.statuses(
+            (one.item for one in self.marks.values()), seen, self._context.settings
+        )
 
-    def _take_off(self, found: Mapping[Item, ItemStatus]) -> None:
+    def _take_off(self, found: Mapping[backlog.Item, backlog.ItemStatus]) -> None:
         """Take off the marks of the items that are over, and log those that are left alone."""
-        over = {item.key: item for item, one in found.items() if one.state in OVER}
+        over = {item.key: item for item, one in found.items() if one.state in backlog.OVER}
         over = {key: item for key, item in over.items() if key in self.marks}
         if not over:
             return
@@ -179,7 +161,7 @@ class BacklogMarks:
             self._keep()
             self._context.log.event(Event.BACKLOG_DONE)
 
-    def _adopt_due(self, seen: IndexedPlan) -> None:
+    def _adopt_due(self, seen: backlog.IndexedPlan) -> None:
         """Begin the adoption of nodes that were let go, as many at once as may be freed (D11)."""
         context, now = self._context, self._context.now
         blocked = standing_block(seen.snapshot, context.settings) is not None
@@ -188,7 +170,7 @@ class BacklogMarks:
         if context.limits.throttled_until > now:
             return
         room = context.settings.max_cleans_per_cycle
-        for item in due_adoptions(self._standing(seen))[:room]:
+        for item in backlog.due_adoptions(self._standing(seen))[:room]:
             if Key(Action.ADOPT, item.key) not in context.flights.running:
                 snapshot = context.snapshot(seen.snapshot.plan_id)
                 order = order_adoption(item, seen, snapshot, context.settings)
@@ -197,12 +179,12 @@ class BacklogMarks:
     def _tell_order(self, action: str, by: str, count: int) -> None:
         self._context.log.event(Event.OPERATOR_BACKLOG, action=action, by=by, count=count)
 
-    def _tell_left(self, item: Item, one: ItemStatus) -> None:
-        if one.state is not ItemState.CHANGED:
+    def _tell_left(self, item: backlog.Item, one: backlog.ItemStatus) -> None:
+        if one.state is not backlog.ItemState.CHANGED:
             return
         seen = self.seen
         fields: dict[str, Any] = dict(one.measures)
-        if item.action is ItemAction.ADOPT:
+        if item.action is backlog.ItemAction.ADOPT:
             fields["node"] = item.id
         else:
             record = seen.records.get(item.id) if seen is not None else None
@@ -218,10 +200,12 @@ class BacklogMarks:
         if end.key.action is not Action.CLEAN or end.ended is None or end.ended.why is None:
             return
         why = end.ended.why
-        if why.reason not in PASSING | {Reason.HOLDS_NOTHING}:
-            key = Item(ItemAction.CLEAN, end.key.id, "").key
-            self.item_ended(key, ItemStatus(ItemState.CHANGED, why.reason, why.measures or {}))
+        if why.reason not in backlog.PASSING | {Reason.HOLDS_NOTHING}:
+            key = backlog.Item(backlog.ItemAction.CLEAN, end.key.id, "").key
+            self.item_ended(
+                key, backlog.ItemStatus(backlog.ItemState.CHANGED, why.reason, why.measures or {})
+            )
 
-    def item_ended(self, key: str, status: ItemStatus) -> None:
+    def item_ended(self, key: str, status: backlog.ItemStatus) -> None:
         if key in self.marks:
             self._take_off({self.marks[key].item: status})

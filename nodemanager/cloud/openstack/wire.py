@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from nodemanager import errors
 from nodemanager.cloud.libcloud_base import OneTry
 from nodemanager.cloud.openstack.errors import Refusal, error_of
 from nodemanager.cloud.openstack.node import Server
@@ -19,12 +20,6 @@ from nodemanager.cloud.openstack.options import UUID
 from nodemanager.cloud.openstack.token import Keystone
 from nodemanager.cloud.refusal import unless_missing
 from nodemanager.cloud.transport import Answer, WholeAnswers
-from nodemanager.errors import (
-    BadRequest,
-    ForeignAnswer,
-    IncompleteListing,
-    MalformedId,
-)
 from nodemanager.lib import foreign
 
 MICROVERSION = "2.69"
@@ -100,7 +95,7 @@ class Wire:
         if len(pages) > 1:
             for node_id in self._seen - listed:
                 if self.server(node_id) is not None:
-                    raise IncompleteListing(f"server {node_id} exists and is not listed")
+                    raise errors.IncompleteListing(f"server {node_id} exists and is not listed")
         self._seen.intersection_update(listed)
         self._seen.update(listed)
         return servers
@@ -109,7 +104,7 @@ class Wire:
         servers = [Server.of(item) for item in page]
         unread = [server.id for server in servers if server is not None and server.is_partial]
         if unread:
-            raise IncompleteListing(
+            raise errors.IncompleteListing(
                 f"nova can't read {len(unread)} servers, such as {unread[0]}: a cell is down"
             )
         return servers
@@ -118,7 +113,7 @@ class Wire:
         """One page of what is listed under the name `items`."""
         found = self.get(service, path, params).get(items)
         if not isinstance(found, list):
-            raise IncompleteListing(f"GET {path}: the answer has no list of {items}")
+            raise errors.IncompleteListing(f"GET {path}: the answer has no list of {items}")
         return found
 
     def listing(self, service: str, path: str, items: str, **params: str) -> Iterator[Any]:
@@ -147,7 +142,7 @@ class Wire:
             except Refusal as refusal:
                 if seen and refusal.status in (400, 404):
                     # The marker was deleted meanwhile.
-                    raise IncompleteListing(f"GET {path}: {refusal}") from refusal
+                    raise errors.IncompleteListing(f"GET {path}: {refusal}") from refusal
                 raise
             if not page:
                 return
@@ -157,7 +152,9 @@ class Wire:
                 again.add(marker)
                 continue
             if not isinstance(marker, str) or marker in seen or len(seen) >= MOST_PAGES:
-                raise IncompleteListing(f"GET {path}: the pages don't go on after {marker!r}")
+                raise errors.IncompleteListing(
+                    f"GET {path}: the pages don't go on after {marker!r}"
+                )
             seen.add(marker)
             asked["marker"] = marker
 
@@ -168,7 +165,7 @@ class Wire:
             return None
         server = Server.of(found.get("server"))
         if server is None or server.id != node_id:
-            raise ForeignAnswer(f"asked for {node_id}, answered with another server or none")
+            raise errors.ForeignAnswer(f"asked for {node_id}, answered with another server or none")
         return server
 
     def networks(self, asked: str | tuple[str, ...]) -> str | tuple[str, ...]:
@@ -205,7 +202,7 @@ class Wire:
     def _only(option: str, name: str, found: list[Any]) -> str:
         if len(found) != 1:
             ids = ", ".join(str(one.get("id")) for one in found)
-            raise BadRequest(
+            raise errors.BadRequest(
                 f"[Cloud Create] {option} = {name}: {len(found) or 'none'} of that name"
                 + (f", so give one's id: {ids}" if ids else " is there")
             )
@@ -243,7 +240,7 @@ def _each_once(pages: list[list[Server | None]]) -> list[Server | None]:
 def server_path(node_id: str) -> str:
     """The path of a server. Raises MalformedId for what can't be a server's id."""
     if not UUID.fullmatch(node_id):
-        raise MalformedId(f"{node_id!r} is no id of a server: nova's are UUIDs")
+        raise errors.MalformedId(f"{node_id!r} is no id of a server: nova's are UUIDs")
     return f"/servers/{quote(node_id, safe='')}"
 
 
@@ -257,7 +254,7 @@ def judged(answer: Answer, doing: str) -> Mapping[str, Any]:
     try:
         body = foreign.loads(answer.content)
     except ValueError as error:
-        raise IncompleteListing(f"{doing}: no whole JSON ({error})") from error
+        raise errors.IncompleteListing(f"{doing}: no whole JSON ({error})") from error
     if not isinstance(body, dict):
-        raise ForeignAnswer(f"{doing}: the answer is a {type(body).__name__}")
+        raise errors.ForeignAnswer(f"{doing}: the answer is a {type(body).__name__}")
     return body

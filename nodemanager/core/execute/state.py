@@ -7,14 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodemanager.core.execute import news
+from nodemanager.core.execute import expectations, news
 from nodemanager.core.execute.effects import ClaimRecord, FreeRecord, RenewClaim
-from nodemanager.core.execute.expectations import (
-    Drains,
-    dispatched_after,
-    still_unheard,
-    without_ended,
-)
 from nodemanager.core.execute.flights import Flights, LeftOpen, Stepped
 from nodemanager.core.execute.news import Learned
 from nodemanager.core.execute.recent import (
@@ -118,7 +112,7 @@ class State:
     sizes: Mapping[str, str] = field(default_factory=dict)
     withdrawn: Counter[str] = field(default_factory=Counter)
     pins_failed: Mapping[str, int] = field(default_factory=dict)
-    drains: Drains = field(default_factory=Drains)
+    drains: expectations.Drains = field(default_factory=expectations.Drains)
     dispatched: Dispatched = field(default_factory=Dispatched)
     recent: Recent = field(default_factory=Recent)
     writes: Writes = field(default_factory=Writes)
@@ -185,7 +179,7 @@ def after_own(state: State, own: OwnNews, settings: Settings) -> State:
         case news.Inherited():
             return _after_inherited(state, one, at, settings)
         case news.CreatesRead(expected=expected, ended=ended):
-            expected = without_ended({**expected, **state.expected}, ended)
+            expected = expectations.without_ended({**expected, **state.expected}, ended)
             return changed(state, expected=expected, ended=ended, expects_creates_since=None)
         case Stepped() | LeftOpen():
             return changed(state, flights=state.flights.after(one))
@@ -196,7 +190,7 @@ def after_own(state: State, own: OwnNews, settings: Settings) -> State:
             return changed(
                 state,
                 limits=limits,
-                sizes=still_unheard(state.sizes, state.history),
+                sizes=expectations.still_unheard(state.sizes, state.history),
                 recent=still_recent(state.recent, state.history, at),
                 writes=state.writes.still(at, settings),
             )
@@ -283,7 +277,7 @@ def _after_step(state: State, one: Learned, own: OwnNews, settings: Settings) ->
     at = own.at
     state = learned(state, one, at, _nodes_now(state, one), settings)
     if state.ended:
-        state = changed(state, expected=without_ended(state.expected, state.ended))
+        state = changed(state, expected=expectations.without_ended(state.expected, state.ended))
     if isinstance(one, news.NodeGone):
         ledger = leftovers.ended(state.ledger, one.node_id, at)
         state = changed(state, recent=after_gone(state.recent, one, at), ledger=ledger)
@@ -404,7 +398,9 @@ def learned(state: State, one: Learned, now: float, nodes: int, settings: Settin
         case news.DrainTold():
             return changed(state, drains=state.drains.after_told(one, now))
         case news.SchedulerTold():
-            return changed(state, dispatched=dispatched_after(state.dispatched, one, now))
+            return changed(
+                state, dispatched=expectations.dispatched_after(state.dispatched, one, now)
+            )
         case news.NodeGone() if one.reason is not Reason.UNPAIRED:
             # It did not vanish by itself, however late its record is cleaned (B5).
             life = one.record, one.incarnation

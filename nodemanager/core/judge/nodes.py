@@ -28,21 +28,10 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import CREATE_MARGIN_S, CREATE_WITHIN_S, Settings
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Verdict, keep
 from nodemanager.core.model.world import CloudNode, CloudState, Record, WorkerState
+from nodemanager.core.observe import scheduled
 from nodemanager.core.observe.ended import unjoined_for, waits_to_join, was_ended
 from nodemanager.core.observe.nodes_by_record import only_it_pings
 from nodemanager.core.observe.pairing import Pairs
-from nodemanager.core.observe.scheduled import (
-    fresh_answer,
-    idle_count,
-    is_not_up,
-    joined_state,
-    may_get_work,
-    names_of,
-    node_named,
-    pinged_by,
-    report_on,
-    suspended_word,
-)
 from nodemanager.core.observe.signs import age_of, quiet_for, silent_for, window_of
 from nodemanager.core.observe.snapshot import Snapshot
 
@@ -76,7 +65,7 @@ class NodeFacts:
         record = self.pairs.record_of.get(node.id)
         if record is None:
             return Subject(node, None, WorkerState.UNKNOWN, self.before.get(node.id))
-        state = joined_state(record, self.snapshot, self.settings)
+        state = scheduled.joined_state(record, self.snapshot, self.settings)
         return Subject(node, record, state, self.before.get(node.id))
 
     def unknown_why(self, subject: Subject) -> Reason:
@@ -87,7 +76,7 @@ class NodeFacts:
         """
         if not self.settings.scheduled:
             return Reason.WORKER_UNKNOWN
-        word = report_on(subject.own, self.snapshot, self.settings)
+        word = scheduled.report_on(subject.own, self.snapshot, self.settings)
         if word is not None and word.is_set_aside:
             return Reason.SET_ASIDE
         if waits_to_join(subject.own, self.history):
@@ -97,7 +86,7 @@ class NodeFacts:
             return Reason.BOOTING if may_join else Reason.UNJOINED
         if word is None:
             return Reason.UNSCHEDULED if self._is_unlisted(subject) else Reason.WORKER_UNKNOWN
-        return Reason.DOWN_IN_SCHEDULER if is_not_up(word.node) else Reason.WORKER_UNKNOWN
+        return Reason.DOWN_IN_SCHEDULER if scheduled.is_not_up(word.node) else Reason.WORKER_UNKNOWN
 
     def age_of(self, subject: Subject) -> float | None:
         """Seconds since the node's launch; None if not known."""
@@ -106,11 +95,11 @@ class NodeFacts:
     def _was_told_of(self, record: Record) -> bool:
         """Whether the scheduler answered since the first ping of the record's node."""
         listing = self.history.scheduler
-        return listing is not None and pinged_by(record, self.history, listing.started_at)
+        return listing is not None and scheduled.pinged_by(record, self.history, listing.started_at)
 
     def _is_unlisted(self, subject: Subject) -> bool:
         """Whether a fresh answer of the scheduler lists no node with its hostname."""
-        listing = fresh_answer(self.snapshot, self.settings)
+        listing = scheduled.fresh_answer(self.snapshot, self.settings)
         if listing is None:
             return False
         if self._scheduled is None:
@@ -410,7 +399,7 @@ def _unheard(facts: NodeFacts, subject: Subject) -> NodeView | None:
         silent_s = silent_for(record, facts.history)
         if silent_s > settings.node_stale_after:
             continue
-        busy = joined_state(record, facts.snapshot, settings) is WorkerState.BUSY
+        busy = scheduled.joined_state(record, facts.snapshot, settings) is WorkerState.BUSY
         reason = Reason.BUSY if busy else Reason.WORKER_UNKNOWN
         return subject.kept(reason, record=record.uuid, silent_s=silent_s)
     return None
@@ -432,12 +421,12 @@ def _not_in_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
     for record in facts.may_be_of(subject.node):
         if record.uuid in facts.pairs.node_of:
             continue
-        word = report_on(record, facts.snapshot, facts.settings)
+        word = scheduled.report_on(record, facts.snapshot, facts.settings)
         if word is not None and word.node.state is WorkerState.BUSY:
             return subject.kept(Reason.BUSY, record=record.uuid)
-    for name in names_of(subject.node, facts.history, facts.pairs.node_of):
-        reported = node_named(name, facts.snapshot, facts.settings)
-        if reported is not None and may_get_work(reported):
+    for name in scheduled.names_of(subject.node, facts.history, facts.pairs.node_of):
+        reported = scheduled.node_named(name, facts.snapshot, facts.settings)
+        if reported is not None and scheduled.may_get_work(reported):
             is_busy = reported.state is WorkerState.BUSY
             return subject.kept(Reason.BUSY if is_busy else Reason.UP_IN_SCHEDULER, host=name)
     return None
@@ -480,7 +469,7 @@ def _unpaired(facts: NodeFacts, subject: Subject) -> NodeView | None:
         return view
     view = subject.down(Kind.SHUTDOWN, Reason.UNPAIRED, measures, bad_s=since_s)
     if settings.scheduled:
-        view.hostnames = names_of(node, facts.history, facts.pairs.node_of)
+        view.hostnames = scheduled.names_of(node, facts.history, facts.pairs.node_of)
     return view
 
 
@@ -664,7 +653,7 @@ def _was_heard(facts: NodeFacts, record: Record) -> bool:
 
 
 def _said_of_power(facts: NodeFacts, subject: Subject) -> Measured:
-    word = suspended_word(subject.own, facts.snapshot, facts.settings)
+    word = scheduled.suspended_word(subject.own, facts.snapshot, facts.settings)
     return {} if word is None else {"state": word.node.said}
 
 
@@ -683,7 +672,7 @@ def _not_suspended(facts: NodeFacts, subject: Subject) -> NodeView | None:
     """
     if subject.state is BUSY:
         return None
-    word = suspended_word(subject.own, facts.snapshot, facts.settings)
+    word = scheduled.suspended_word(subject.own, facts.snapshot, facts.settings)
     if word is None:
         return None
     measures = {"state": word.node.said}
@@ -705,7 +694,7 @@ def _not_at_work(facts: NodeFacts, subject: Subject) -> NodeView | None:
 
 def _idle_for(facts: NodeFacts, subject: Subject) -> Measured:
     needed = facts.settings.consecutive_idle_count
-    idle = idle_count(subject.own, facts.snapshot, facts.settings)
+    idle = scheduled.idle_count(subject.own, facts.snapshot, facts.settings)
     return {"idle_polls": idle, "needed_polls": needed}
 
 

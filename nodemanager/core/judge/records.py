@@ -19,19 +19,12 @@ from nodemanager.core.model.reasons import BY_PING, Kind, Reason, having
 from nodemanager.core.model.settings import CLOCK_AGREE_POLLS, Settings
 from nodemanager.core.model.verdict import NOTHING_BEFORE, Objection, Verdict, keep
 from nodemanager.core.model.world import CloudNode, Record, WorkerState
+from nodemanager.core.observe import signs
 from nodemanager.core.observe.listing_history import NOT_ABSENT
 from nodemanager.core.observe.nodes_by_record import is_anothers, node_of
 from nodemanager.core.observe.pairing import Pairs
 from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.scheduled import is_up_in_scheduler
-from nodemanager.core.observe.signs import (
-    newest_sign,
-    quiet_for,
-    trusted_clock,
-    waits_for_first_ping,
-    window_of,
-    word_of,
-)
 from nodemanager.core.observe.snapshot import Snapshot
 from nodemanager.core.observe.unlisted import NOTHING, Unlisted, is_denied_for_good
 
@@ -111,7 +104,7 @@ class RecordJudge:
         if pings_in_vain:
             measures |= self.unlisted.verdicts[uuid].measures or {}
             return Verdict(Kind.CLEAN, Reason.PINGER_DENIED, uuid, measures)
-        cause = Reason.CLAIM_EXPIRED if waits_for_first_ping(record) else Reason.STALE_SLOT
+        cause = Reason.CLAIM_EXPIRED if signs.waits_for_first_ping(record) else Reason.STALE_SLOT
         return Verdict(Kind.CLEAN, cause, uuid, measures)
 
     def waives(self, record: Record, reason: Reason) -> bool:
@@ -311,7 +304,7 @@ class RecordJudge:
 
     @rule_check("T1", "the store's clock is known and steady", _until_clock_read, _clock_read)
     def _on_a_known_clock(self, record: Record) -> Verdict | None:
-        if trusted_clock(self.snapshot, self.settings) is None:
+        if signs.trusted_clock(self.snapshot, self.settings) is None:
             return keep(record.uuid, Reason.CLOCK_UNKNOWN)
         return None
 
@@ -319,7 +312,7 @@ class RecordJudge:
         "T7", "it says when it was last written", "not while the store gives no modified_at for it"
     )
     def _dated(self, record: Record) -> Verdict | None:
-        if newest_sign(record) is None:
+        if signs.newest_sign(record) is None:
             return keep(record.uuid, Reason.UNREADABLE)
         return None
 
@@ -329,12 +322,12 @@ class RecordJudge:
         """Why it can't be measured how long the record has been quiet, or None."""
         if self._on_a_known_clock.ask(self, record) is not None:
             return "the store's clock can't be told"
-        return None if newest_sign(record) is not None else "nothing says when it was written"
+        return None if signs.newest_sign(record) is not None else "nothing says when it was written"
 
     def quiet(self, record: Record) -> Measures:
         """How long the record has been quiet, and its window (C3, C21)."""
-        quiet_s = quiet_for(record, self.snapshot)
-        return {"idle_s": quiet_s, "window_s": window_of(record, self.settings)}
+        quiet_s = signs.quiet_for(record, self.snapshot)
+        return {"idle_s": quiet_s, "window_s": signs.window_of(record, self.settings)}
 
     def _denial(self, record: Record) -> Measured:
         verdict = self.unlisted.verdicts.get(record.uuid)
@@ -369,13 +362,13 @@ class RecordJudge:
     def _past_its_window(self, record: Record, measures: Measures) -> Verdict | None:
         quiet_s, window_s = measures["idle_s"], measures["window_s"]
         if not quiet_s > window_s:
-            if waits_for_first_ping(record):
+            if signs.waits_for_first_ping(record):
                 return Verdict(KEEP, Reason.CLAIM_WITHIN_WINDOW, record.uuid, measures, "C21")
             return Verdict(KEEP, Reason.WITHIN_WINDOW, record.uuid, measures)
         return None
 
     def _word(self, record: Record) -> Measured:
-        word: Measures = {"state": word_of(record, self.snapshot, self.settings).value}
+        word: Measures = {"state": signs.word_of(record, self.snapshot, self.settings).value}
         if self.clock is not None and record.last_ping_at is not None:
             word["last_ping_s"] = self.clock.age(record.last_ping_at, self.snapshot.now)
             word["window_s"] = self.settings.node_stale_after
@@ -389,7 +382,7 @@ class RecordJudge:
         unasked=timeless,
     )
     def _not_at_work(self, record: Record, measures: Measures) -> Verdict | None:
-        state = word_of(record, self.snapshot, self.settings)
+        state = signs.word_of(record, self.snapshot, self.settings)
         if state is WorkerState.BUSY or state is WorkerState.IDLE:
             reason = Reason.BUSY if state is WorkerState.BUSY else Reason.IDLE
             return Verdict(Kind.KEEP, reason, record.uuid, measures)

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nodemanager.core.model import world
 from nodemanager.core.model.breaker import Breaker
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import Settings
-from nodemanager.core.model.world import (
-    CloudNode,
-    FreedLife,
-    Job,
-    LatePing,
-    Listing,
-    StoreTime,
-)
 from nodemanager.core.observe.clocks import Clocks
 from nodemanager.core.observe.history import Nodes, Records
 from nodemanager.core.observe.pings import Hostnames
@@ -50,7 +43,7 @@ class RecordsSeen:
 
     listing: Records
     store_id: str
-    store_time: StoreTime
+    store_time: world.StoreTime
     slots: int | None
     answered_at: float | None
 
@@ -59,7 +52,7 @@ class RecordsSeen:
 class DemandSeen:
     """A demand poll succeeded; `jobs` is the whole wishlist."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[world.Job, ...]
     started_at: float
     ended_at: float
 
@@ -68,8 +61,8 @@ class DemandSeen:
 class SchedulerSeen:
     """A scheduler was polled: first, at `asked_at`, for its whole queue, then for its nodes."""
 
-    listing: Listing[SchedulerNode]
-    jobs: tuple[Job, ...]
+    listing: world.Listing[SchedulerNode]
+    jobs: tuple[world.Job, ...]
     asked_at: float
 
 
@@ -92,7 +85,7 @@ class NodesAnswered:
     The answers arrived at `at`; the first question was sent at `asked_at`.
     """
 
-    answers: Mapping[str, CloudNode | None]
+    answers: Mapping[str, world.CloudNode | None]
     at: float
     malformed: frozenset[str] = frozenset()
     asked_at: float | None = None
@@ -102,7 +95,7 @@ class NodesAnswered:
 class TagsAnswered:
     """The cloud answered by tag; `answers` is by record uuid, times as in NodesAnswered (P6)."""
 
-    answers: Mapping[str, tuple[CloudNode, ...]]
+    answers: Mapping[str, tuple[world.CloudNode, ...]]
     at: float
     asked_at: float | None = None
 
@@ -111,7 +104,7 @@ class TagsAnswered:
 class LivesFreed:
     """Our cleans ended these lives, in this run or, as known at its start, in earlier ones (U8)."""
 
-    lives: tuple[FreedLife, ...]
+    lives: tuple[world.FreedLife, ...]
     at: float
 
 
@@ -119,7 +112,7 @@ class LivesFreed:
 class LatePinged:
     """The store remembers these late pings of freed lives; they changed the breaker (U8)."""
 
-    pings: tuple[LatePing, ...]
+    pings: tuple[world.LatePing, ...]
     at: float
 
 

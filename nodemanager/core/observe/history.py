@@ -11,48 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from nodemanager.core.model import world
 from nodemanager.core.model.changed import changed, same_items
 from nodemanager.core.model.scheduling import SchedulerNode, SchedulerReport
 from nodemanager.core.model.settings import CLOCK_STEP_S, Settings
-from nodemanager.core.model.world import (
-    CloudNode,
-    CloudState,
-    FreedLife,
-    Listing,
-    Record,
-    StoreTime,
-)
-from nodemanager.core.observe.clocks import (
-    Clocks,
-    Future,
-    MeasuredClock,
-    after_stamps,
-    first_reading,
-    joined,
-)
-from nodemanager.core.observe.listing_history import (
-    Absence,
-    Gaps,
-    KnownSets,
-    absences,
-    newest_above,
-    with_gap,
-    without_seen,
-)
+from nodemanager.core.observe import clocks, listing_history, pings
 from nodemanager.core.observe.nodes_by_record import (
     NodesByRecord,
     Present,
     ended_nodes,
     index_nodes,
     listed_twice,
-)
-from nodemanager.core.observe.pings import (
-    Heard,
-    Hostnames,
-    heard_again,
-    hostnames_joined,
-    hostnames_seen,
-    is_renewed,
 )
 from nodemanager.core.observe.pools import other_pools, uuids_of_ours
 
@@ -108,7 +77,7 @@ class Asked:
 
     at: float
     times: int
-    nodes: tuple[CloudNode, ...]
+    nodes: tuple[world.CloudNode, ...]
     is_past: bool = False
     denied_since: float | None = None
     malformed: bool = False
@@ -121,8 +90,8 @@ class Asked:
         return self.at if self.asked_at is None else self.asked_at
 
 
-Nodes = Listing[CloudNode]
-Records = Listing[Record]
+Nodes = world.Listing[world.CloudNode]
+Records = world.Listing[world.Record]
 
 
 @dataclass(frozen=True)
@@ -146,7 +115,7 @@ class History:
     records: Records | None = None
     base: Records | None = None
     pinned: Records | None = None
-    partial: tuple[CloudNode, ...] = ()
+    partial: tuple[world.CloudNode, ...] = ()
     partially_listed: Mapping[str, str] = field(default_factory=dict)
     vetoed: Mapping[str, float] = field(default_factory=dict)
     nodes_twice: frozenset[str] = frozenset()
@@ -154,9 +123,9 @@ class History:
     nodes_by_record: NodesByRecord = field(default_factory=dict)
     present: Present = field(default_factory=dict)
     base_index: Mapping[str, str] = field(default_factory=dict)
-    absence: Mapping[str, Absence] = field(default_factory=dict)
-    heard: Mapping[str, Heard] = field(default_factory=dict)
-    future: Mapping[str, Future] = field(default_factory=dict)
+    absence: Mapping[str, listing_history.Absence] = field(default_factory=dict)
+    heard: Mapping[str, pings.Heard] = field(default_factory=dict)
+    future: Mapping[str, clocks.Future] = field(default_factory=dict)
     unpaired: Mapping[str, Unpaired] = field(default_factory=dict)
     unwanted: Mapping[str, float] = field(default_factory=dict)
     over_max: frozenset[str] = frozenset()
@@ -167,21 +136,21 @@ class History:
     uncounted: frozenset[str] = frozenset()
     """Those of `turned` that turned bad while the cloud's listing lacked too many (L3): no plan
     could tell yet how many of all nodes they are (D9)."""
-    stopped_gaps: Gaps = ()
+    stopped_gaps: listing_history.Gaps = ()
     """Between the cloud listings that `stopped` counts over."""
-    known_nodes: KnownSets = field(default_factory=KnownSets)
-    known_records: KnownSets = field(default_factory=KnownSets)
+    known_nodes: listing_history.KnownSets = field(default_factory=listing_history.KnownSets)
+    known_records: listing_history.KnownSets = field(default_factory=listing_history.KnownSets)
     other_pools: frozenset[str] = frozenset()
     """The other pools that any record listing of this run has named (T3)."""
-    clock: MeasuredClock | None = None
+    clock: clocks.MeasuredClock | None = None
     """The store's clock."""
-    wall: MeasuredClock | None = None
+    wall: clocks.MeasuredClock | None = None
     """Our wall clock, as the newest plan read it: launches are compared with it."""
     answered_s: float = 0.0
     last_answer_at: float | None = None
-    answer_gaps: Gaps = ()
+    answer_gaps: listing_history.Gaps = ()
     """Between the answers that `answered_s` counts."""
-    freed: Mapping[str, FreedLife] = field(default_factory=dict)
+    freed: Mapping[str, world.FreedLife] = field(default_factory=dict)
     """The newest lives that we freed within FREED_KEPT_S, by their key (U8)."""
     eligible: Mapping[str, float] = field(default_factory=dict)
     """Since when each record, by `rate_limits.name_of`, has been eligible to be freed (B1)."""
@@ -189,12 +158,12 @@ class History:
     """The cloud's last answers: by node id, or by record uuid if asked by tag (P6, U8)."""
     ended_lives: frozenset[str] = frozenset()
     """The lives, by their keys, whose node has ended for certain, while they hold their record."""
-    scheduler: Listing[SchedulerNode] | None = None
+    scheduler: world.Listing[SchedulerNode] | None = None
     """The newest complete listing of a scheduler, where one is configured (T6)."""
     scheduled: Mapping[str, SchedulerReport] = field(default_factory=dict)
     """What it says of each node, by hostname."""
-    known_scheduled: KnownSets = field(default_factory=KnownSets)
-    hostnames: Hostnames = field(default_factory=dict)
+    known_scheduled: listing_history.KnownSets = field(default_factory=listing_history.KnownSets)
+    hostnames: pings.Hostnames = field(default_factory=dict)
     """Where there is a scheduler: the hostname of each life, as long as its node lives (D7)."""
     unjoined: Mapping[str, float] = field(default_factory=dict)
     """The lives, by their keys, that ping and wait to be called up, and since when each answer of
@@ -208,12 +177,12 @@ class History:
         return self.nodes_twice | self.records_twice
 
     @property
-    def listed_records(self) -> tuple[Record, ...]:
+    def listed_records(self) -> tuple[world.Record, ...]:
         """The records of the newest complete listing; none before the first."""
         return _items(self.records)
 
     @property
-    def ended(self) -> Mapping[str, CloudNode]:
+    def ended(self) -> Mapping[str, world.CloudNode]:
         """By id, the nodes that the newest complete cloud listing shows as ended, and only so."""
         return {} if self.cloud is None else ended_nodes(self.cloud.items, self.present)
 
@@ -237,7 +206,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
     else:
         nodes_by_record, present = index_nodes(listing.items)
     gap = 0.0 if newest is None else listing.started_at - newest.started_at
-    stopped = CloudState.STOPPED
+    stopped = world.CloudState.STOPPED
     stopped_before = history.stopped if gap <= settings.poll_stale_after else {}
     # A node listed as terminated is known to be gone, and may leave the list (L3).
     known = history.known_nodes.without(ended_nodes(listing.items, present).keys())
@@ -251,7 +220,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
         nodes_twice=listed_twice(listing.items, present),
         nodes_by_record=nodes_by_record,
         present=present,
-        absence=absences(
+        absence=listing_history.absences(
             history.absence,
             history.listed_records,
             listing.started_at,
@@ -265,7 +234,7 @@ def cloud_listed(history: History, listing: Nodes, settings: Settings) -> Histor
             for node in present.values()
             if node.state is stopped
         },
-        stopped_gaps=with_gap(history.stopped_gaps, listing.started_at, gap),
+        stopped_gaps=listing_history.with_gap(history.stopped_gaps, listing.started_at, gap),
         launches=_launches(history, present, listing.ended_at),
         known_nodes=known.with_set(
             listing.started_at, _ours(history, present, settings), settings.action_timeout
@@ -301,11 +270,13 @@ def _nodes_partially_listed(history: History, listing: Nodes) -> History:
     return changed(
         history,
         partial=tuple(sorted(partial.values(), key=repr)),
-        absence=without_seen(history.absence, seen, history.listed_records),
+        absence=listing_history.without_seen(history.absence, seen, history.listed_records),
     )
 
 
-def partially_listed_as(history: History, uuid: str, node_id: str | None) -> tuple[CloudNode, ...]:
+def partially_listed_as(
+    history: History, uuid: str, node_id: str | None
+) -> tuple[world.CloudNode, ...]:
     """The nodes with that tag or id in incomplete listings since the newest complete one."""
     return tuple(one for one in history.partial if one.tags.record == uuid or one.id == node_id)
 
@@ -339,7 +310,7 @@ def _versions(records: Records | None) -> dict[str, str]:
     return {record.uuid: record.version for record in _items(records)}
 
 
-def _items(records: Records | None) -> tuple[Record, ...]:
+def _items(records: Records | None) -> tuple[world.Record, ...]:
     return () if records is None else records.items
 
 
@@ -363,14 +334,14 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     if twice:
         listing = _in_order(listing)
     if history.clock is not None:
-        clock = after_stamps(history.clock, listing, is_first=newest is None)
+        clock = clocks.after_stamps(history.clock, listing, is_first=newest is None)
         history = history if clock is history.clock else changed(history, clock=clock)
     heard = _all_heard(history, listing, settings)
     future = _futures(history, listing)
     vetoed = _vetoed(history, listing)
     hostnames = history.hostnames
     if settings.scheduled:
-        hostnames = hostnames_seen(
+        hostnames = pings.hostnames_seen(
             hostnames,
             listing.items,
             history.nodes_by_record,
@@ -397,9 +368,9 @@ def records_listed(history: History, listing: Records, settings: Settings) -> Hi
     )
 
 
-def _all_heard(history: History, listing: Records, settings: Settings) -> dict[str, Heard]:
+def _all_heard(history: History, listing: Records, settings: Settings) -> dict[str, pings.Heard]:
     """Each record's newest ping and its idle count, by uuid, once `listing` is folded in."""
-    heard: dict[str, Heard] = {}
+    heard: dict[str, pings.Heard] = {}
     known = history.heard
     answered_s = _answered_by(history, listing.ended_at, settings)
     answers = _answers(history, listing)
@@ -412,22 +383,22 @@ def _all_heard(history: History, listing: Records, settings: Settings) -> dict[s
             and before.last_ping_at == record.last_ping_at
             and before.incarnation == incarnation
             and not record.fenced
-            and (record.last_ping_at is not None or not is_renewed(before, claim))
+            and (record.last_ping_at is not None or not pings.is_renewed(before, claim))
         ):
             # The same ping is not counted twice; a failed probe resets the idle count (D12).
             same = answers or not before.idle
             heard[uuid] = before if same else replace(before, idle=0, idle_since=None)
         else:
             at = listing.ended_at
-            heard[uuid] = heard_again(
+            heard[uuid] = pings.heard_again(
                 before, record, answered_s, at, history.clock, answers=answers
             )
     return heard
 
 
-def _futures(history: History, listing: Records) -> dict[str, Future]:
+def _futures(history: History, listing: Records) -> dict[str, clocks.Future]:
     """The versions whose stamp was in the future when first seen (T1)."""
-    future: dict[str, Future] = {}
+    future: dict[str, clocks.Future] = {}
     clock, before = history.clock, history.future
     too_new = None if clock is None else clock.now(listing.ended_at) + CLOCK_STEP_S
     if too_new is None and not before:
@@ -438,7 +409,7 @@ def _futures(history: History, listing: Records) -> dict[str, Future]:
         if seen is not None and seen.version == record.version and seen.stamp == stamp:
             future[record.uuid] = seen
         elif too_new is not None and stamp > too_new:
-            future[record.uuid] = Future(record.version, listing.ended_at, stamp)
+            future[record.uuid] = clocks.Future(record.version, listing.ended_at, stamp)
     return future
 
 
@@ -507,7 +478,7 @@ def _records_partially_listed(history: History, listing: Records, settings: Sett
         versions[record.uuid] = record.version if seen in (None, record.version) else ""
         before = heard.get(record.uuid)
         if before is not None and before.last_ping_at != record.last_ping_at:
-            heard[record.uuid] = heard_again(
+            heard[record.uuid] = pings.heard_again(
                 before, record, answered_s, listing.ended_at, history.clock, answers=answers
             )
     return changed(history, partially_listed={**history.partially_listed, **versions}, heard=heard)
@@ -526,7 +497,7 @@ def store_answered(history: History, at: float, settings: Settings) -> History:
     gap = 0.0 if last is None else at - last
     counted = gap if 0.0 <= gap <= settings.poll_stale_after else 0.0
     answered_s = history.answered_s + counted
-    gaps = with_gap(history.answer_gaps, answered_s, counted)
+    gaps = listing_history.with_gap(history.answer_gaps, answered_s, counted)
     return changed(history, answered_s=answered_s, last_answer_at=at, answer_gaps=gaps)
 
 
@@ -537,8 +508,8 @@ def settings_taken(history: History, settings: Settings) -> History:
     newest one, a silence and a stopped node from where the newest such gap ended.
     """
     limit_s = settings.poll_stale_after
-    answered_s = newest_above(history.answer_gaps, limit_s)
-    stopped_at = newest_above(history.stopped_gaps, limit_s)
+    answered_s = listing_history.newest_above(history.answer_gaps, limit_s)
+    stopped_at = listing_history.newest_above(history.stopped_gaps, limit_s)
     return changed(
         history,
         absence={
@@ -559,27 +530,27 @@ def settings_taken(history: History, settings: Settings) -> History:
     )
 
 
-def store_clock_read(history: History, seen: StoreTime) -> History:
+def store_clock_read(history: History, seen: world.StoreTime) -> History:
     """Fold in a reading of the store's clock; a jump stops cleans until polls agree (T1)."""
     clock = history.clock
-    return changed(history, clock=first_reading(seen) if clock is None else clock.read(seen))
+    return changed(history, clock=clocks.first_reading(seen) if clock is None else clock.read(seen))
 
 
-def clocks_kept(history: History, kept: Clocks) -> History:
+def clocks_kept(history: History, kept: clocks.Clocks) -> History:
     """Fold in the clocks of an earlier run, so that a jump since is noticed (T1, R4)."""
     store, wall = history.clock, history.wall
     if store is not None and kept.store is not None:
-        store = joined(kept.store, store)
+        store = clocks.joined(kept.store, store)
     return changed(
         history,
         clock=kept.store if store is None else store,
-        wall=kept.wall if wall is None else joined(kept.wall, wall),
+        wall=kept.wall if wall is None else clocks.joined(kept.wall, wall),
     )
 
 
-def hostnames_kept(history: History, kept: Hostnames) -> History:
+def hostnames_kept(history: History, kept: pings.Hostnames) -> History:
     """Fold in the hostnames that an earlier run knew (D7, R4)."""
-    return changed(history, hostnames=hostnames_joined(kept, history.hostnames))
+    return changed(history, hostnames=pings.hostnames_joined(kept, history.hostnames))
 
 
 def destroy_sent(history: History, node_id: str, at: float, *, refused: bool) -> History:
@@ -611,7 +582,7 @@ def records_explained(history: History, uuids: Iterable[str]) -> History:
     return changed(history, known_records=history.known_records.without(uuids))
 
 
-def newest_stamp(record: Record) -> float:
+def newest_stamp(record: world.Record) -> float:
     """The newest stamp of a record (modified_at, ping, claim), epoch seconds; 0 without any."""
     newest = record.modified_at or 0.0
     if record.last_ping_at is not None and record.last_ping_at > newest:

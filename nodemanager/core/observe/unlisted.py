@@ -17,6 +17,7 @@ from nodemanager.core.model.reasons import Kind, Reason
 from nodemanager.core.model.settings import ASK_LIMIT, Settings
 from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record, life_key
+from nodemanager.core.observe import signs
 from nodemanager.core.observe.clocks import MeasuredClock
 from nodemanager.core.observe.history import Asked, History
 from nodemanager.core.observe.listing_history import Absence
@@ -24,13 +25,6 @@ from nodemanager.core.observe.nodes_by_record import is_anothers, may_be_of
 from nodemanager.core.observe.pings import came_at
 from nodemanager.core.observe.pools import not_ours
 from nodemanager.core.observe.queries import may_ask
-from nodemanager.core.observe.signs import (
-    quiet_for,
-    silent_for,
-    trusted_clock,
-    waits_for_first_ping,
-    window_of,
-)
 from nodemanager.core.observe.snapshot import Snapshot
 
 UNLISTED_LISTINGS = 2
@@ -143,9 +137,9 @@ def _absence_of(record: Record, snapshot: Snapshot) -> Absence | None:
 
 def overdue_s(record: Record, snapshot: Snapshot, settings: Settings) -> float:
     """Seconds by which its silence exceeds boot_fail_after, or the window once it pinged (D8)."""
-    boots = waits_for_first_ping(record)
+    boots = signs.waits_for_first_ping(record)
     limit_s = settings.boot_fail_after if boots else settings.node_stale_after
-    return silent_for(record, snapshot.history) - limit_s
+    return signs.silent_for(record, snapshot.history) - limit_s
 
 
 def _unheard(record: Record, snapshot: Snapshot, settings: Settings) -> CloudNode | None:
@@ -209,7 +203,7 @@ def _is_explained(record: Record, snapshot: Snapshot, settings: Settings) -> boo
 
 def _is_missing(record: Record, since: float, snapshot: Snapshot, settings: Settings) -> bool:
     """Whether its node should be listed: the first ping is overdue, or it keeps pinging."""
-    if waits_for_first_ping(record):
+    if signs.waits_for_first_ping(record):
         return overdue_s(record, snapshot, settings) > 0
     return _keeps_pinging(record, since, snapshot, settings)
 
@@ -220,7 +214,7 @@ def _should_be_listed(record: Record, snapshot: Snapshot, settings: Settings) ->
     It may have ended in its set-up: then another one is booted soon (`ended_lives`).
     """
     since = there_since(record, snapshot)
-    if since is None or not waits_for_first_ping(record):
+    if since is None or not signs.waits_for_first_ping(record):
         return False
     if life_key(record.uuid, record.incarnation) in snapshot.history.ended_lives:
         return False
@@ -294,7 +288,7 @@ def _visible_from(record: Record, snapshot: Snapshot, settings: Settings) -> flo
     first one that this run saw counts too: the node is at least as old.
     """
     clock, first, now = snapshot.history.clock, record.first_ping_at, snapshot.now
-    if clock is None or waits_for_first_ping(record):
+    if clock is None or signs.waits_for_first_ping(record):
         return float("inf")
     since = now if first is None else clock.since(first, now)
     heard = snapshot.history.heard.get(record.uuid)
@@ -318,7 +312,7 @@ def _verdict(
     been asked for, and denied, before it was there (A1, C11).
     """
     now, node_id = snapshot.now, id_of(record, snapshot)
-    if waits_for_first_ping(record) and overdue_s(record, snapshot, settings) <= 0:
+    if signs.waits_for_first_ping(record) and overdue_s(record, snapshot, settings) <= 0:
         return None
     pinged = record.last_ping_at is not None
     is_silent = pinged and not _pinged_since(record, absent_since, snapshot)
@@ -441,10 +435,10 @@ def is_spent(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
     nothing is decided (D13).
     """
     history, now = snapshot.history, snapshot.now
-    if trusted_clock(snapshot, settings) is None:
+    if signs.trusted_clock(snapshot, settings) is None:
         return False
-    quiet_s = quiet_for(record, snapshot)
-    known_after_s = min(window_of(record, settings), settings.create_known_after)
+    quiet_s = signs.quiet_for(record, snapshot)
+    known_after_s = min(signs.window_of(record, settings), settings.create_known_after)
     past_s = 0.0 if quiet_s is None else quiet_s - known_after_s
     if not settings.may_authorise or not is_missed(record, snapshot, settings):
         return False

@@ -11,11 +11,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodemanager.core.model.features import (
-    SIZE_FEATURE,
-    has_features,
-    has_gres,
-)
+from nodemanager.core.model import features
 from nodemanager.core.model.scheduling import SchedulerNode
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.world import Job, Size
@@ -96,8 +92,8 @@ def _fits(job: Job, size: Size, scaling: float) -> bool:
         size.cores >= job.cores
         and (not size.ram_mb or usable_ram(size, scaling) >= job.ram_mb)
         and (not size.scratch_mb or size.scratch_mb >= job.scratch_mb)
-        and (not job.features or has_features(_features_of(size), job.features))
-        and (not job.gres or has_gres(size.gres, job.gres))
+        and (not job.features or features.has_features(_features_of(size), job.features))
+        and (not job.gres or features.has_gres(size.gres, job.gres))
     )
 
 
@@ -108,7 +104,7 @@ def usable_ram(size: Size, scaling: float) -> int:
 
 def _features_of(size: Size) -> tuple[str, ...]:
     """The size's features, with those that its names are."""
-    names = (f"{SIZE_FEATURE}{name}" for name in size.names)
+    names = (f"{features.SIZE_FEATURE}{name}" for name in size.names)
     return (*size.features, *names)
 
 

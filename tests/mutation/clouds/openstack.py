@@ -41,7 +41,11 @@ OPENSTACK = (
         "L2",
         "on OpenStack pages that lead back end the listing as if it were whole",
         "cloud/openstack/wire.py",
-        '                raise IncompleteListing(f"GET {path}: the pages don\'t go on after {marker!r}")\n',
+        (
+            "                raise errors.IncompleteListing(\n"
+            '                    f"GET {path}: the pages don\'t go on after {marker!r}"\n'
+            "                )\n"
+        ),
         "                return\n",
         "tests/contract/test_answers_contract.py::test_pages_that_come_again_are_no_listing[openstack]",
     ),
@@ -49,7 +53,7 @@ OPENSTACK = (
         "L2",
         "on OpenStack a marker that was deleted ends the listing as if it were whole",
         "cloud/openstack/wire.py",
-        '                    raise IncompleteListing(f"GET {path}: {refusal}") from refusal\n',
+        '                    raise errors.IncompleteListing(f"GET {path}: {refusal}") from refusal\n',
         "                    return\n",
         "tests/cloud/openstack/test_listings.py::test_a_marker_that_was_deleted_meanwhile_makes_no_short_listing",
     ),
