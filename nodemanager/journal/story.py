@@ -18,8 +18,6 @@ from nodemanager.journal.event import COLUMNS, LoggedEvent, event_of_row
 from nodemanager.journal.opened import opened, reported_as_damage
 from nodemanager.lib.logline import Json
 
-"""Rows per query: an open transaction would keep the write-ahead log from shrinking."""
-
 _IS_NAMED = ":id IN (record, host, node, name, CAST(slot AS TEXT))"
 # An id that an operator typed, whether or not it names anything.
 _IS_TYPED = "event LIKE 'operator.%' AND json_extract(more, '$.id') = :id"

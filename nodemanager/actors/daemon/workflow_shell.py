@@ -98,16 +98,16 @@ class WorkflowShell:
             case news.PinsCalledOff(node_id):
                 self._releases.book.called_off(node_id)
             case news.Restored(record=uuid):
-                context.event_log.restored(uuid)
+                context.event_log.verdicts.restored(uuid)
             case news.NotRestored(verdict=verdict):
-                context.event_log.not_restored(verdict)
+                context.event_log.verdicts.not_restored(verdict)
             case news.ItemEnded(key=key, status=status):
                 self._backlog.item_ended(key, status)
 
     def _node_gone(self, gone: news.NodeGone, now: float) -> None:
         """Note that a node that we destroyed is gone (D2-D4)."""
         context = self._context
-        context.event_log.forget_node(gone.node_id)
+        context.event_log.verdicts.forget_node(gone.node_id)
         self._releases.tend()
         self._operators.marks.forget(frozenset({gone.node_id}))
 

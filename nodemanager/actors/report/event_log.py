@@ -12,7 +12,6 @@ from nodemanager.core.model.breaker import HOW_TO_CLEAR, Breaker
 from nodemanager.core.model.reasons import Event, Kind, Reason
 from nodemanager.core.model.settings import Settings
 from nodemanager.core.model.streaks import Loops, Streak
-from nodemanager.core.model.verdict import Verdict
 from nodemanager.core.model.world import CloudNode, Record
 from nodemanager.core.observe.clocks import ALWAYS, MeasuredClock
 from nodemanager.core.observe.snapshot import Rests
@@ -43,7 +42,7 @@ class EventLog:
         self._failing: dict[str, int] = {}
         self._image_errors = 0
         """How many listings in a row came without the image of new nodes."""
-        self._verdicts = plan_log.VerdictLog(log)
+        self.verdicts = plan_log.VerdictLog(log)
         self._demand = plan_log.DemandLog(log)
         self._notices = plan_log.NoticeLog(log)
         self._summaries = plan_log.Lasting(plan_log.SUMMARY_EVERY_S)
@@ -199,7 +198,7 @@ class EventLog:
             self._aborted = reason
             return
         self._aborted = None
-        self._verdicts.plan(plan, now)
+        self.verdicts.plan(plan, now)
         self._demand.plan(plan, now)
         self._notices.plan(plan, now)
         self._tell_summary(plan, now)
@@ -348,18 +347,6 @@ class EventLog:
                 node=one.life.node_id,
                 incarnation=one.life.incarnation,
             )
-
-    def not_restored(self, verdict: Verdict) -> None:
-        """Log why a record freed by mistake stays free, once for each reason (U8)."""
-        self._verdicts.not_restored(verdict)
-
-    def restored(self, uuid: str) -> None:
-        """The record has its slot again: a later reason against it is told."""
-        self._verdicts.restored(uuid)
-
-    def forget_node(self, node_id: str) -> None:
-        """Log a node that we destroyed neither as paired again nor, once unlisted, as unpaired."""
-        self._verdicts.forget_node(node_id)
 
     def items_with_problems(self, nodes: Iterable[CloudNode | Record]) -> tuple[str, ...]:
         found = []
