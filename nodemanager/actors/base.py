@@ -124,9 +124,6 @@ class ThreadTimer:
                 tell(to, message)
 
 
-# What the daemon's pollers and workers have in common.
-
-
 @dataclass(slots=True, kw_only=True)
 class TeamContext:
     """What an actor of the team calls, and the daemon that it reports to.

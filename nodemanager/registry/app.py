@@ -404,9 +404,6 @@ async def _unexpected(
     refusals.failed(error, req.path, f"its client was told {token}")
 
 
-# The registry's HTTP server, on a port of its own.
-
-
 def registry_server(
     app: AsgiApp,
     host: str = "127.0.0.1",

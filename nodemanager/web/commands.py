@@ -188,8 +188,6 @@ class _Said:
         response.media = {"taken": True}
 
 
-# Reading the file again over HTTP, as SIGHUP does.
-
 Reload = Callable[[str], dict[str, Any] | None]
 """Reads the file again for whom; None where the daemon did not answer in time."""
 

@@ -101,9 +101,6 @@ def no_such_time(given: str) -> falcon.HTTPBadRequest:
     return falcon.HTTPBadRequest(title="no such time", description=given)
 
 
-# Whether the pool is at rest, over HTTP.
-
-
 def add_verify(app: Any, board: Board, workers: Workers) -> None:
     app.add_route("/api/verify", _Verify(board, workers))
 

@@ -29,8 +29,6 @@ from nodemanager.core.plan.plan import Plan
 from nodemanager.lib.log import INFO, WARNING
 from nodemanager.lib.logline import timestamp
 
-# Operators' marks: drains, kills, cleans by hand, and the pause (O1-O4).
-
 
 @dataclass(eq=False)
 class OperatorMarks:
@@ -71,9 +69,6 @@ class Answered(Exception):
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply.text)
         self.reply = reply
-
-
-# Finds what an operator's command names: a node, a record, or what was sent away lately.
 
 
 @dataclass(eq=False)
@@ -126,9 +121,6 @@ class Names:
             order, at = before
             now = None if named is None else named.node or named.id
             raise Answered(commands.of_sent_away(command.verb, given, order, wall - at, now))
-
-
-# Answers operators' commands: logs each with its result, notes both in the journal.
 
 
 @dataclass(eq=False)
@@ -223,9 +215,6 @@ def reply_of(result: Result, named: Named | None, text: str) -> Reply:
     if named is None:
         return Reply(result, text)
     return Reply(result, text, record=named.record, node=named.node)
-
-
-# The commands that the next plan judges: drains, kills and cleans, until each has its answer.
 
 
 JUDGED = {

@@ -42,8 +42,6 @@ from nodemanager.journal.kept import BOOT_LOOPS, BREAKER, HOSTNAMES, LATE_WRITES
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.log import WARNING, Logger
 
-# What the daemon actor is given at its start.
-
 
 @dataclass(frozen=True, slots=True)
 class RunOnce:

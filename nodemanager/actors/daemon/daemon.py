@@ -37,8 +37,6 @@ from nodemanager.core.replay.fold import Start
 from nodemanager.lib.clock import Clock
 from nodemanager.lib.log import Logger
 
-# Makes the parts of the daemon, and gives each the parts that it needs.
-
 
 @dataclass(frozen=True, slots=True)
 class Parts:

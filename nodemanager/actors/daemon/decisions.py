@@ -32,8 +32,6 @@ from nodemanager.core.plan.orders import BootOrder
 from nodemanager.core.plan.plan import Plan, plan
 from nodemanager.core.replay.fold import Decision
 
-# Logs each order of a plan, and begins its workflow.
-
 
 @dataclass(eq=False)
 class PlanOrders:

@@ -131,9 +131,6 @@ def _violations(intent: Intent | None) -> tuple[Violation, ...]:
         return (proof.unproven(str(error)),)
 
 
-# Remembers freed lives, and restores the records of those that go on (SAFETY.md U8).
-
-
 @dataclass(eq=False)
 class FalseCleans:
     """Loads freed lives, takes in their signs of life, and begins restores."""

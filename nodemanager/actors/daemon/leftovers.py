@@ -158,8 +158,6 @@ def _names(leftover: Leftover) -> dict[str, Any]:
     }
 
 
-# The search for what gone nodes left behind, and its release (SAFETY.md D4, D5).
-
 FIND_EVERY_S = 3600.0
 """Seconds between searches: EC2 forgets a terminated instance within the hour."""
 ROOM_AGAIN_S = 5.0

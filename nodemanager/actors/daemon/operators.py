@@ -1,4 +1,7 @@
-"""What operators order: each verb, carried out or refused (SAFETY.md O1-O6)."""
+"""What operators order: each verb, carried out or refused (SAFETY.md O1-O6).
+
+Marks go into the snapshot, and core decides from them (O1-O4); this package decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,6 @@ from nodemanager.journal.kept import BOOT_LOOPS, BREAKER
 from nodemanager.lib.logline import timestamp
 
 # Each handler gives its answer, or None where the next plan judges the command.
-
-# Holds: what an operator wants nothing automatic to touch, until it is released.
 
 
 @dataclass(eq=False)
@@ -75,9 +76,6 @@ class Holds:
             return self._answers.not_written(named)
         self._context.decide_soon()
         return self._answers.done(said.command, named)
-
-
-# Drains, cordons and kills: what operators order about one node, and its undoing.
 
 
 @dataclass(eq=False)
@@ -180,9 +178,6 @@ class DrainCommands:
         return node_id in self._context.history.present or node_id in expected
 
 
-# Operators' commands about the pool as a whole: its pause, its rotation's, and its breaker.
-
-
 @dataclass(eq=False)
 class PoolOrders:
     """Takes the orders that set or end a mark on the whole pool, and `breaker reset`."""
@@ -220,11 +215,6 @@ class PoolOrders:
         self._context.learn(LoopsReset())
         self._context.turn_breaker(after)
         return self._answers.done(said.command, None)
-
-
-# Takes operators' commands: marks them, has the next plan judge them, and answers them.
-#
-# Marks go into the snapshot, and core decides from them (O1-O4); this package decides nothing.
 
 
 class CommandHandler:

@@ -35,8 +35,6 @@ from nodemanager.journal.kept import (
 )
 from nodemanager.lib.log import WARNING, Logger
 
-# The way to the journal, which knows when it can't be read or written, or may not.
-
 NO_LEASE = "this manager lacks the pool's lease"
 
 T = TypeVar("T")

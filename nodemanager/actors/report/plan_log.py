@@ -53,8 +53,6 @@ def first_of(ids: Sequence[str], key: str) -> dict[str, Any]:
     return {key: tuple(ids[:NAMED]) or None, "more": max(0, len(ids) - NAMED) or None}
 
 
-# Logs what only a person can end: once a day, and at once when it has doubled.
-
 EVERY_S = 86_400.0
 """Seconds between two lines of the same notice, also when it ended and began again."""
 

@@ -110,9 +110,6 @@ class WorkerPool:
         return sum(order.paced for _, order in self._busy.values())
 
 
-# What every worker does with an effect: it carries the effect out and reports what came of it.
-
-
 class WorkerActor(RoleActor):
     """Answers each order with the effect's result or, in its place, a RemoteError.
 

@@ -87,9 +87,6 @@ def confirm_adoption(
     return Verdict(Kind.ADOPT, Reason.ADOPTED, node_id)
 
 
-# The workflow.
-
-
 class Adopt(Once[AdoptOrder]):
     """Ask, confirm, write. Writing the same tags twice changes nothing."""
 

@@ -40,9 +40,6 @@ def confirm_bind(order: BindOrder, record: Record | None, seen: Seen) -> Claim |
     return replace(claim, node_id=order.node_id)
 
 
-# The workflow.
-
-
 class Bind(RecordAction[BindOrder]):
     """Read, confirm, write. The write names a version: the store refuses a late one."""
 

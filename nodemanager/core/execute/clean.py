@@ -628,9 +628,6 @@ def _lifted(state: Lifting, outcome: str, seen: Seen) -> Step[CleanState]:
     return Step(None, ended=ended_as(order, outcome, state.why))
 
 
-# The workflow.
-
-
 class Clean:
     """Look, confirm, write; where the store can't compare versions, behind a fence."""
 

@@ -95,8 +95,6 @@ def _node_of(uuid: str, tagged: Iterable[CloudNode], history: History) -> CloudN
     return next((node for node in (*tagged, *shown) if not node.is_absent), None)
 
 
-# The workflow.
-
 LOOK_AGAIN_S = 30.0
 """Seconds until the next look after a restart, where the store or the cloud did not answer."""
 

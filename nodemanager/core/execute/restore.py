@@ -63,9 +63,6 @@ def confirm_restore(order: RestoreOrder, record: Record | None, seen: Seen) -> V
     return Verdict(Kind.RESTORE, Reason.FALSE_CLEAN, uuid)
 
 
-# The workflow.
-
-
 class Restore(RecordAction[RestoreOrder]):
     """Read, confirm, write. A store that compares versions refuses a late write."""
 

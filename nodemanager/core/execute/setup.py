@@ -380,9 +380,6 @@ def _claim_in_doubt(state: Doubtful, record: Record, seen: Seen) -> Step[SetupSt
     return Step(asking, (FindByTag(record.uuid),), learn=doubt)
 
 
-# The workflow.
-
-
 FIRST_REPEAT_S = 2.0
 LONGEST_REPEAT_S = 30.0
 """The first and the longest wait before an unclear create is repeated; it doubles (U9)."""

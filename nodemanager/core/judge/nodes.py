@@ -893,9 +893,6 @@ PAIRED: tuple[RuleCheck[Ask], ...] = (
 """The checks of a paired node; the first that returns a verdict decides."""
 
 
-# The judge.
-
-
 UNKNOWN = WorkerState.UNKNOWN
 RUNNING = CloudState.RUNNING
 CHANGED = Reason.CHANGED_SINCE_LISTING
