@@ -6,8 +6,9 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, partial
 from operator import attrgetter
+from typing import Any
 
 from libcloud.compute.base import NodeDriver
 from libcloud.compute.drivers.ec2 import EC2NodeDriver
@@ -55,6 +56,20 @@ READER = NodeReader(
     why=attrgetter("why"),
 )
 """For Instances (nodemanager.cloud.ec2.wire)."""
+
+
+@cache
+def size_table(driver_type: type[EC2NodeDriver], region: str) -> tuple[Size, ...]:
+    """libcloud's own table of sizes, read without a request; price None where it has 0 (S4).
+
+    For a region that libcloud does not know, gives another region's sizes without prices.
+    """
+    priced = region in driver_type.list_regions()
+    table = driver_type("unset", "unset", region=region if priced else FALLBACK_REGION)
+    return tuple(
+        replace(size, price=(size.price or None) if priced else None)
+        for size in sizes_from(table.list_sizes())
+    )
 
 
 @dataclass
@@ -165,22 +180,9 @@ class Ec2(Provider):
         return self.wire(driver).instance(node_id)
 
     def sizes(self, driver: NodeDriver) -> tuple[Size, ...]:
-        return self._sizes
-
-    @cached_property
-    def _sizes(self) -> tuple[Size, ...]:
-        """libcloud's own table of sizes, read without a request; price None where it has 0 (S4).
-
-        For a region that libcloud does not know, gives another region's sizes without prices.
-        """
-        table = self.new_driver()
-        priced = self.access.region in self.driver_type.list_regions()
-        if not priced:
-            table.region_name = FALLBACK_REGION
-        return tuple(
-            replace(size, price=(size.price or None) if priced else None)
-            for size in sizes_from(table.list_sizes())
-        )
+        # To mypy, a class of a library without types has no hash.
+        driver_type: Any = self.driver_type
+        return size_table(driver_type, self.access.region)
 
     def check_image(self, driver: NodeDriver) -> None:
         """Ask Amazon only: compatible clouds boot images that they don't list."""
@@ -213,7 +215,7 @@ class Ec2(Provider):
 
     def create(self, driver: NodeDriver, order: CreateOrder) -> object:
         wire = self.wire(driver)
-        own_mb = {size.instance_type: size.scratch_mb for size in self._sizes}
+        own_mb = {size.instance_type: size.scratch_mb for size in self.sizes(driver)}
         template = self.template
         if template.root and template.root_device is None:
             template = replace(template, root_device=self._root_device(wire))
