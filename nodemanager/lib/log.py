@@ -217,7 +217,9 @@ class Logger:
             self._write(level, event, fields)
 
     def _write(self, level: int, event: Event, fields: Fields) -> None:
-        self._std.log(level, _Line(masked({LogKey.EVENT: event, **fields})))
+        line = _Line(masked({LogKey.EVENT: event, **fields}))
+        # As `log` does, without a search for the line that called it: no format shows that.
+        self._std.handle(logging.LogRecord(self._std.name, level, "", 0, line, (), None))
 
 
 def get(name: str) -> Logger:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 MASK = "***"
 FENCING_TOKEN = "token"  # noqa: S105 - a key
@@ -61,6 +62,7 @@ class Hidden:
 HIDDEN = Hidden()
 
 
+@lru_cache(maxsize=1000)
 def is_secret(key: str) -> bool:
     """Whether values under this key must never be shown."""
     return _SECRET_KEY.search(key) is not None
