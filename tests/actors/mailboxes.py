@@ -30,7 +30,7 @@ class Mailboxes:
             return self.changed.wait_for(lambda: self.open == 0, within)
 
 
-class Mailbox(queue.Queue[Any]):
+class Mailbox(queue.SimpleQueue[Any]):
     """One actor's. Pykka's loop takes a message, handles it, and then takes the next one.
 
     When the actor has ended, the loop asks whether there is another, and drops what there is.

@@ -51,4 +51,4 @@ class TickingClock(ManualClock):
 
     def advance_to(self, boottime: float) -> None:
         with self._lock:
-            super().advance(max(0.0, boottime - super().boottime()))
+            super().advance(max(0.0, boottime - self._boottime))
