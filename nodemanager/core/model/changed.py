@@ -16,10 +16,12 @@ else:
     def changed(item: Any, /, **fields: Any) -> Any:
         """A copy of `item`, without slots or __post_init__; TypeError for an unknown field."""
         before = item.__dict__
-        copy = object.__new__(item.__class__)
-        copy.__dict__.update(before, **fields)
-        if len(copy.__dict__) != len(before):
+        # The fastest way there is: `|` copies a dictionary as it lies in memory.
+        after = before | fields
+        if len(after) != len(before):
             raise TypeError(f"{item.__class__.__name__} has not all of {', '.join(fields)}")
+        copy = object.__new__(item.__class__)
+        object.__setattr__(copy, "__dict__", after)
         return copy
 
 
