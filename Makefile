@@ -70,7 +70,7 @@ figures: venv-test #: how big the package is, and what is biggest in it; ARGS=--
 
 # While one processor lints, the other compiles the tests, which else each worker would do.
 collected: venv-test
-	@$(PY) -m pytest --collect-only -q >/dev/null || true
+	@$(PY) -m pytest --collect-only -qq >/dev/null || true
 
 # More workers than a small machine has processors: a third of the tests mostly wait.
 unit: venv-test

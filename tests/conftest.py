@@ -157,6 +157,8 @@ def pytest_sessionfinish() -> None:
 
 
 def pytest_collection_finish() -> None:
+    # Else each collection of garbage would look at the ten thousand tests and all that they import.
+    gc.freeze()
     # An exploration keeps each of its scenes: it is not to be looked at again every 700 objects.
     gc.set_threshold(20_000)
     gc.enable()
@@ -168,11 +170,13 @@ def pytest_runtest_protocol(
 ) -> Generator[None, object, object]:
     """Between two files, what is there is taken out of the collector's sight.
 
-    Else each of its collections would look at the ten thousand tests and all that they import.
-    With `--quick` once is enough: its tests make little, and come from all files in turn.
+    Not with `--quick`: its tests make little, and come from all files in turn.
     """
-    if item.path not in _begun and not (_begun and item.config.getoption("--quick")):
+    if item.path not in _begun:
+        is_first = not _begun
         _begun.add(item.path)
+        if is_first or item.config.getoption("--quick"):
+            return (yield)
         gc.collect()
         gc.freeze()
     return (yield)
