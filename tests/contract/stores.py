@@ -324,7 +324,7 @@ def _each_of(stores: Sequence[Any]) -> pytest.MarkDecorator:
 
 
 real_cas_stores, cas_stores = _each_of(REAL_CAS_STORES), _each_of(CAS_STORES)
-real_fenced_stores, fenced_stores = _each_of(REAL_FENCED_STORES), _each_of(FENCED_STORES)
+fenced_stores = _each_of(FENCED_STORES)
 real_stores, every_store = _each_of(REAL_STORES), _each_of(STORES)
 seated_stores, any_store = _each_of(SEATED_STORES), _each_of([*STORES, *SEATED_STORES])
 

@@ -12,7 +12,7 @@ from tests.live.openstack import project_cluster
 from tests.live.proxy import Fate, Proxy
 from tests.openstack.hand import Hand
 
-CREATE, LIST = "POST /v2.1/servers", "GET /v2.1/servers/detail"
+CREATE = "POST /v2.1/servers"
 LONG_S = 150.0
 """Nova's own part of a boot or an end takes some seconds, and more on a machine with much to do."""
 

@@ -31,7 +31,6 @@ from tests.cloud.azure.world import (
     REGION,
     ROOT,
     SIZES,
-    SUBNET,
     VMS,
     Operation,
     Refused,
@@ -58,7 +57,6 @@ KIND = (
 COMPUTE = rf"{SUB}/providers/microsoft\.compute"
 ROUTES: tuple[tuple[str, str, str, str], ...] = (
     ("GET", SUB, "subscriptions.get", ""),
-    ("GET", GROUPED, "groups.get", "Microsoft.Resources/subscriptions/resourceGroups/read"),
     ("GET", rf"{SUB}/{KIND}", "{kind}.listAll", "{type}/read"),
     ("GET", rf"{GROUPED}/{KIND}", "{kind}.list", "{type}/read"),
     ("GET", rf"{GROUPED}/{KIND}/(?P<name>[^/]+)", "{kind}.get", "{type}/read"),
@@ -95,12 +93,6 @@ ROUTES: tuple[tuple[str, str, str, str], ...] = (
         rf"{GROUPED}/providers/microsoft\.compute/images/[^/]+",
         "images.get",
         "Microsoft.Compute/images/read",
-    ),
-    (
-        "GET",
-        rf"{GROUPED}/providers/microsoft\.network/virtualnetworks/[^/]+/subnets/[^/]+",
-        "subnets.get",
-        "Microsoft.Network/virtualNetworks/subnets/read",
     ),
     (
         "GET",
@@ -263,9 +255,6 @@ class AzureServer(CloudServer):
                 name = {"displayName": "tests", "state": "Enabled"}
                 about = {"id": ROOT, "subscriptionId": SUBSCRIPTION, "tenantId": TENANT}
                 return self._told({**about, **name})
-            case "groups.get":
-                about = {"id": path, "name": places["group"], "location": REGION}
-                return self._told({**about, "properties": {"provisioningState": "Succeeded"}})
             case "tags.update":
                 if call.body.get("operation") != "Merge":
                     raise Refused(400, "InvalidRequestContent", "only Merge is served here")
@@ -273,10 +262,6 @@ class AzureServer(CloudServer):
                 return self._told({"id": path, "properties": {"tags": one["tags"]}})
             case "operations.get":
                 return self._operation(places["id"])
-            case "subnets.get":
-                if path.lower() != SUBNET.lower():
-                    raise not_found(path)
-                return self._told({"id": path, "properties": {"addressPrefix": "10.0.0.0/24"}})
             case "permissions.list":
                 return self._told({"value": [{"actions": sorted(self.allowed), "notActions": []}]})
             case "images.get":

@@ -23,7 +23,6 @@ from tests.cloud.orders import finished
 pytestmark = pytest.mark.socket
 
 PUT = "virtualMachines.put"
-OPERATION = "operations.get"
 NO_ROOM = ("AllocationFailed", "We do not have sufficient capacity for the requested size")
 
 

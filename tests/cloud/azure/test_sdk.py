@@ -249,7 +249,7 @@ def test_a_body_that_contradicts_azures_description_is_refused_and_told(
 def test_a_request_that_azure_has_no_method_for_is_told(azure: AzureServer) -> None:
     headers = {"Authorization": f"Bearer {azure.tokens.new()}"}
     assert requests.get(f"{azure.url}{HOME}/nothing", headers=headers).status_code == 400
-    assert requests.get(f"{azure.url}{HOME}", headers=headers).status_code == 400
+    assert requests.get(f"{azure.url}{HOME}/providers/{IPS}", headers=headers).status_code == 400
     assert [line.partition(": ")[2] for line in azure.wrong] == ["no such method", "no api-version"]
     azure.wrong.clear()
 

@@ -15,8 +15,6 @@ from tests.cloud.ec2.helpers import add_volume, by_hand, cloud, order, tags_of
 from tests.cloud.ec2.moto_server import MotoServer, plain, replaced
 from tests.cloud.ec2.moto_things import NAMESPACE
 
-DESCRIBES = ("DescribeVolumes", "DescribeNetworkInterfaces", "DescribeAddresses")
-
 
 @pytest.fixture
 def ec2(server: MotoServer) -> CloudDriver:

@@ -22,7 +22,6 @@ from tests.cloud.ec2 import schema as ec2_schema
 from tests.cloud.ec2.helpers import SMALL, order
 
 KEYS = {"key": "a", "secret": "b"}
-DOC = Path(__file__).parents[3] / "doc" / "ec2.rst"
 
 
 def adapter(

@@ -185,13 +185,6 @@ class Project:
 
         return self._begin(zone, "setLabels", one, change)
 
-    def set_metadata(self, zone: str, key: str, body: Mapping[str, Any]) -> Resource:
-        one = self.instance(zone, key)
-        if body.get("fingerprint") != one["metadata"]["fingerprint"]:
-            raise Refused(412, "conditionNotMet", "Supplied fingerprint does not match")
-        fresh = {**body, "fingerprint": f"bWV0YS0{next(self._ids) % 10}"}
-        return self._begin(zone, "setMetadata", one, lambda: one.update(metadata=fresh))
-
     def attach(self, zone: str, key: str, body: Mapping[str, Any]) -> Resource:
         one = self.instance(zone, key)
         place = body.get("source", "").rpartition("/zones/")[2].split("/")

@@ -157,9 +157,6 @@ class GceServer(CloudServer):
                 had = [name for name in body["permissions"] if name not in self.denied]
                 # As with Google, no field at all for none of them.
                 return {"permissions": had} if had else {}
-            case "zones.list":
-                zones = [{"kind": "compute#zone", "name": one, "status": "UP"} for one in ZONES]
-                return self._list(zones, query, "Zone", "ZoneList")
             case "zones.get":
                 if zone not in ZONES:
                     raise not_found(f"zones/{zone}")
@@ -195,7 +192,6 @@ class GceServer(CloudServer):
             "instances.delete": lambda: project.delete(zone, name),
             "instances.stop": lambda: project.stop(zone, name),
             "instances.setLabels": lambda: project.set_labels(zone, name, body),
-            "instances.setMetadata": lambda: project.set_metadata(zone, name, body),
             "instances.attachDisk": lambda: project.attach(zone, name, body),
             "disks.insert": lambda: project.insert_disk(zone, body),
             "disks.delete": lambda: project.delete_disk(zone, name),

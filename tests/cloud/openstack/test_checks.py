@@ -16,7 +16,6 @@ from tests.cloud.openstack.things import IMAGE
 pytestmark = pytest.mark.socket
 
 EVERYTHING = {"availability_zone": ZONE, "boot_volume_gb": "20"}
-OTHER = "66666666-6666-4666-8666-666666666666"
 
 
 def answers(

@@ -17,7 +17,7 @@ from tests.cloud.openstack.server import OpenStackServer, answering, changed
 from tests.cloud.openstack.things import ADDRESS, PORT, VOLUME, neutron
 
 pytestmark = pytest.mark.socket
-INTERFACE, DISK, IP = LeftoverKind.INTERFACE, LeftoverKind.VOLUME, LeftoverKind.ADDRESS
+INTERFACE, DISK = LeftoverKind.INTERFACE, LeftoverKind.VOLUME
 
 
 def test_a_port_that_nova_forgot_is_deleted_once_its_server_is_gone(

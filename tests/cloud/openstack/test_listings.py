@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,6 @@ pytestmark = pytest.mark.socket
 LIST, SHOW = "compute GET /servers/detail", "compute GET /servers/{id}"
 RECORDED = Path(libcloud.__file__).parent / "test/compute/fixtures/openstack_v1_1"
 UNKNOWN = "6695eb01-0000-4000-8000-97f2502e193f"
-
-
-def servers(change: Callable[[list[Any]], Any]) -> Callable[[Reply], Reply]:
-    """A page whose servers are changed."""
-    return changed(lambda body: {**body, "servers": change(body["servers"])})
 
 
 def test_every_page_is_followed_though_no_link_leads_to_it(openstack: OpenStackServer) -> None:
