@@ -278,25 +278,15 @@ class FakeStore(Scripted):
             now = self.now()
             life = world.LatePing(row.uuid, row.incarnation, row.pool, freed_at=now, at=now)
             self.freed[row.uuid, row.ping_secret] = life
-        return self.write(
-            record.uuid,
-            slot_number=None,
-            hostname=None,
-            ip_address=None,
-            first_ping_at=None,
-            last_ping_at=None,
-            instance_id=None,
-            worker_state=None,
-            claim=None,
-            ping_secret=None,
+        free = world.Record(
+            uuid=row.uuid,
+            version=row.version,
+            pool=row.pool,
+            held=row.held,
+            problems=row.problems,
             properties={wire.POOL: row.pool} if row.pool is not None else {},
-            info={},
-            fenced=False,
-            drain=None,
-            drained=None,
-            drain_hook=False,
-            notice=None,
         )
+        return self.write(row.uuid, **_fields_of(free))
 
     def _restore(self, record: world.Record, before: world.Record) -> world.Record:
         row = self._at_version(record)
@@ -310,10 +300,7 @@ class FakeStore(Scripted):
                 raise errors.SlotTaken(f"slot {before.slot_number} is {other.uuid}'s by now")
         self.freed.pop((row.uuid, before.ping_secret), None)
         self.late.pop((row.uuid, before.ping_secret), None)
-        kept = ("uuid", "version", "modified_at")
-        fields = {
-            name: getattr(before, name) for name in world.Record.__slots__ if name not in kept
-        }
+        fields = _fields_of(before)
         if any(other.ip_address == before.ip_address for other in others):
             fields["ip_address"] = None
         return self.write(row.uuid, **fields)
@@ -365,6 +352,12 @@ class FakeStore(Scripted):
             conflict.unsent = self.guarantee is world.Guarantee.FENCED
             raise conflict
         return row
+
+
+def _fields_of(record: world.Record) -> dict[str, Any]:
+    """What a write makes of a row: all but the stamps that each write has of its own."""
+    own = ("uuid", "version", "modified_at")
+    return {name: getattr(record, name) for name in world.Record.__slots__ if name not in own}
 
 
 def _notice_after(
