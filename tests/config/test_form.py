@@ -87,6 +87,8 @@ OTHER_CODE = "1: is UTF-16 or UTF-32 text; save it as UTF-8"
             code: (GOOD.encode(code), [OTHER_CODE])
             for code in ("utf-16", "utf-16-le", "utf-16-be", "utf-32")
         },
+        # The mark alone tells it: there are few NULs in it.
+        "utf-16-of-japanese": ((100 * "設定" + GOOD).encode("utf-16"), [OTHER_CODE]),
         "carriage-returns-alone": (
             GOOD.replace("\n", "\r").encode(),
             [
