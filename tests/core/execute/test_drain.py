@@ -54,17 +54,6 @@ def of_node(made: World) -> tuple[Kind, Reason]:
     return one.kind, one.reason
 
 
-def test_it_is_told_once_and_goes_once_it_says_that_it_has_drained() -> None:
-    made = hooked()
-    assert (of_node(made), orders(made)) == ((Kind.KEEP, Reason.DRAIN_AWAITED), [True])
-    told(made)
-    assert (of_node(made), orders(made)) == ((Kind.KEEP, Reason.DRAIN_AWAITED), [])
-    says(made, WorkerState.IDLE)
-    assert (of_node(made), orders(made)) == ((Kind.KEEP, Reason.DRAIN_AWAITED), [])
-    says(made, WorkerState.IDLE, drained=ORDER)
-    assert (of_node(made), orders(made)) == ((Kind.SHUTDOWN, Reason.IDLE_BEYOND_DEMAND), [])
-
-
 def test_work_that_came_first_keeps_it_and_it_may_take_more() -> None:
     made = told(hooked())
     says(made, WorkerState.BUSY)

@@ -175,17 +175,6 @@ def test_a_record_behind_a_fence_is_not_cleaned_for_its_silence_c12() -> None:
     assert made.cleaned == ["r1"]
 
 
-def test_behind_a_fence_no_silence_counts_against_a_node_d8() -> None:
-    made = left()
-    made.round(200)
-    assert made.destroyed == []
-    made.change("r1", fenced=False)
-    made.round(100)
-    assert made.destroyed == []
-    made.round(40)
-    assert made.destroyed == ["i-r1"]
-
-
 # C12: a clean behind a fence, of which nobody knows whether it took effect.
 
 

@@ -108,17 +108,6 @@ def test_a_leaked_slot_is_cleaned_and_then_used_again() -> None:
     assert (made.cleaned, made.booted) == ([], ["small"])
 
 
-def test_a_silent_node_in_the_cloud_keeps_its_record_and_another_is_booted_u3() -> None:
-    """The forerunner gave A's record to B, and A's shutdown then wiped B's slot."""
-    made = world(max_nodes=3)
-    made.add_record("r1", quiet=3 * 3600.0)
-    made.add_node("r1")
-    made.flags["demand"] = (Job("j"),)
-    plan = made.round()
-    assert made.of_record("r1").reason is Reason.PAIRED
-    assert [boot.record for boot in plan.boots] == [None]
-
-
 def test_an_empty_cloud_list_by_mistake_boots_nothing_and_frees_nothing() -> None:
     """The forerunner booted ten duplicates beside ten idle nodes."""
     made = world(max_nodes=20, min_nodes=10)
