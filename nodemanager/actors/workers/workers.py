@@ -109,6 +109,7 @@ class NodeShutdownActor(WorkerActor):
                     self._scheduler.drain(effect.hostname, "to be shut down")
                 else:
                     self._scheduler.resume(effect.hostname)
+                return None
             case effects.MarkDown(hostname=hostname):
                 is_its = effect.is_still_its(self._context.store.read(effect.record))
                 if is_its and self._is_alone(effect):
