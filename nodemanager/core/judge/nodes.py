@@ -152,6 +152,13 @@ class NodeFacts:
             return None
         return max(silent_s, self.silence_of(subject).quiet_s or 0.0)
 
+    def down_for(self, subject: Subject) -> float:
+        """For how many seconds the node has said that it is down, also while it booted (D9)."""
+        heard = self.history.heard.get(subject.own.uuid)
+        if heard is None or heard.down_since is None:
+            return 0.0
+        return self.now - heard.down_since
+
     def alone_for(self, node: CloudNode) -> Measured:
         """How long, and in how many listings, the node has had no record, and the limit (D7)."""
         seen = self.history.unpaired.get(node.id)
@@ -817,12 +824,13 @@ def _not_down(facts: NodeFacts, subject: Subject) -> NodeView | None:
         "age_s": silence.age_s,
         "limit_s": silence.grace_s,
     }
+    down_s = facts.down_for(subject)
     if past_grace:
-        return subject.down(Kind.SHUTDOWN, Reason.NODE_DOWN, measures, bad_s=0.0)
+        return subject.down(Kind.SHUTDOWN, Reason.NODE_DOWN, measures, bad_s=down_s)
     view = subject.view(Verdict(Kind.KEEP, Reason.BOOTING, subject.node.id, measures))
     if silence.seen_s > silence.grace_s:
         # It is in its grace again, by a jump of a clock, and turned down all the same (D9).
-        view.bad_s = 0.0
+        view.bad_s = down_s
     return view
 
 

@@ -40,6 +40,8 @@ class Heard:
     listing may show the record as it was before that ping."""
     pinged_since: float | None = None
     """The end of the listing that first showed a ping of this life, CLOCK_BOOTTIME (P6)."""
+    down_since: float | None = None
+    """When the first of its pings in a row was seen that said down, CLOCK_BOOTTIME (D9)."""
 
 
 def heard_again(
@@ -70,7 +72,15 @@ def heard_again(
         busy_since = _busy_since(before, record)
         claimed_at = _claimed_at(record) if stamp is None else None
         return Heard(
-            incarnation, stamp, answered_s, at, 0, None, busy_since, claimed_at, before_at, since
+            incarnation,
+            stamp,
+            answered_s,
+            at,
+            busy_since=busy_since,
+            claimed_at=claimed_at,
+            before_at=before_at,
+            pinged_since=since,
+            down_since=_down_since(before, record, at),
         )
     idle, idle_since = 1, at
     if before is not None and before.idle_since is not None:
@@ -110,6 +120,12 @@ def _busy_since(before: Heard | None, record: Record) -> float | None:
     if before is None:
         return None
     return stamp if before.idle or before.last_ping_at is None else before.busy_since
+
+
+def _down_since(before: Heard | None, record: Record, at: float) -> float | None:
+    if record.worker_state is not WorkerState.DOWN:
+        return None
+    return at if before is None or before.down_since is None else before.down_since
 
 
 # The hostname of each life, kept from its claim for as long as its node lives (SAFETY.md D7).

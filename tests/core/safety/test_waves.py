@@ -586,6 +586,25 @@ def test_who_was_destroyed_at_once_is_of_the_wave_of_who_fell_silent_within_its_
     assert destroyed == ([] if opens else ["i-r1"])
 
 
+@cases(("later", "opens"), {"in-one-window": (300.0, True), "in-two": (700.0, False)})
+def test_who_says_down_in_its_boot_grace_turned_when_it_began_to_say_so_d9(
+    later: float, opens: bool
+) -> None:
+    """It is found so once its grace is over, and that is a window after the first turned down."""
+    made = pool_of(5, node_stale_after=600.0, boot_fail_after=900.0)
+    made.add_record("r5")
+    made.add_node("r5", age=0.0)
+    say(made, WorkerState.BUSY, {"r0"})
+    assert made.destroyed == ["i-r0"]
+    made.drop_node("i-r0")
+    began, destroyed = made.now, []
+    while made.breaker.cause is None and not destroyed:
+        say(made, WorkerState.BUSY, {"r5"} if made.now - began > later else set())
+        destroyed = made.destroyed
+    assert (made.breaker.cause is Cause.MASS_SILENCE) is opens
+    assert destroyed == ([] if opens else ["i-r5"])
+
+
 def test_a_pool_that_grew_within_the_window_is_counted_as_it_is_d9() -> None:
     made = pool_of(6)
     destroyed = _falling_silent(made, {"r0": 0.0}, 7000.0)
