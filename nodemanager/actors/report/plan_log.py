@@ -218,14 +218,7 @@ class VerdictLog:
         self._tell_pairs(plan)
         self._tell_lost(plan)
         self._tell_unlisted(plan, now)
-        before, record_of = self._cloud_notices, plan.pairs.record_of
-        after = {id: one.notice for id, one in record_of.items() if one.notice is not None}
-        for node_id, notice in after.items():
-            if before.get(node_id) != notice:
-                self._tell_cloud_notice(plan, node_id, "given", notice)
-        for node_id in (before.keys() - after.keys()) & record_of.keys():
-            self._tell_cloud_notice(plan, node_id, "withdrawn", before[node_id])
-        self._cloud_notices = after
+        self._tell_cloud_notices(plan)
         self._tell_records(plan)
         for verdict in plan.not_restored:
             self.not_restored(verdict)
@@ -329,6 +322,17 @@ class VerdictLog:
             self._short_logged_at = now
         if not short:
             self._short = frozenset()
+
+    def _tell_cloud_notices(self, plan: Plan) -> None:
+        """Log once which nodes their cloud will take, and which it will not any more (D18)."""
+        before, record_of = self._cloud_notices, plan.pairs.record_of
+        after = {id: one.notice for id, one in record_of.items() if one.notice is not None}
+        for node_id, notice in after.items():
+            if before.get(node_id) != notice:
+                self._tell_cloud_notice(plan, node_id, "given", notice)
+        for node_id in (before.keys() - after.keys()) & record_of.keys():
+            self._tell_cloud_notice(plan, node_id, "withdrawn", before[node_id])
+        self._cloud_notices = after
 
     def _tell_cloud_notice(
         self, plan: Plan, node_id: str, action: str, notice: CloudNotice

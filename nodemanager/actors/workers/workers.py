@@ -100,16 +100,7 @@ class NodeShutdownActor(WorkerActor):
             case effects.ReadRecord(uuid=uuid):
                 return self._context.store.read(uuid)
             case effects.TellScheduler():
-                late_s = self._context.clock.boottime() - effect.not_after
-                if late_s > 0:
-                    raise errors.SchedulerRefused(
-                        f"its order expired {late_s:.0f} s before it could be sent"
-                    )
-                if effect.on:
-                    self._scheduler.drain(effect.hostname, "to be shut down")
-                else:
-                    self._scheduler.resume(effect.hostname)
-                return None
+                return self._tell_scheduler(effect)
             case effects.MarkDown(hostname=hostname):
                 is_its = effect.is_still_its(self._context.store.read(effect.record))
                 if is_its and self._is_alone(effect):
@@ -152,6 +143,17 @@ class NodeShutdownActor(WorkerActor):
         if not listed.complete:
             raise errors.SchedulerError("its listing is incomplete")
         return tuple(node for node in listed.items if node.name in hostnames)
+
+    def _tell_scheduler(self, effect: effects.TellScheduler) -> None:
+        late_s = self._context.clock.boottime() - effect.not_after
+        if late_s > 0:
+            raise errors.SchedulerRefused(
+                f"its order expired {late_s:.0f} s before it could be sent"
+            )
+        if effect.on:
+            self._scheduler.drain(effect.hostname, "to be shut down")
+        else:
+            self._scheduler.resume(effect.hostname)
 
     def on_FindLeftovers(self, message: messages.FindLeftovers) -> None:
         try:
