@@ -94,16 +94,9 @@ def _end_marked(mark: bytes) -> None:
                     found = True
 
 
-def output_of(
-    what: str,
-    argv: Sequence[str],
-    timeout: float,
-    *,
-    given: bytes = b"",
-    environment: Mapping[str, str] | None = None,
-) -> bytes:
+def output_of(what: str, argv: Sequence[str], timeout: float, *, given: bytes = b"") -> bytes:
     """The output of a `run` that exited with 0. Raises SchedulerError for any other exit."""
-    ended = run(what, argv, timeout, given=given, environment=environment)
+    ended = run(what, argv, timeout, given=given)
     if ended.returncode != 0:
         last = f": {ended.said}" if ended.said else ""
         raise SchedulerError(f"{what} {argv[0]!r} exited {ended.returncode}{last}")

@@ -74,9 +74,9 @@ _GAP = 5
 _STEPS_S = (300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
 
-def nice_step(most: float, marks: int = 4) -> float:
-    """The distance of about `marks` round marks from 0 to `most`."""
-    rough = max(most, 1e-9) / marks
+def nice_step(most: float) -> float:
+    """The distance of about four round marks from 0 to `most`."""
+    rough = max(most, 1e-9) / 4
     unit = 10.0 ** math.floor(math.log10(rough))
     return next((unit * one for one in (1, 2, 5) if unit * one >= rough), unit * 10)
 
@@ -136,7 +136,7 @@ def drawn(chart: Chart, samples: Sequence[Sample], begin: float, end: float) -> 
     svg = _svg(
         f"{chart.title} over time",
         _in_words(chart, series, shown),
-        [_grid(y, 0.0, step), _time_axis(x), *paths],
+        [_grid(y, step), _time_axis(x), *paths],
     )
     return DrawnChart(svg, _legend(chart, series, shown))
 
@@ -208,11 +208,10 @@ def _area(run: Sequence[_Point], place: int, x: _Scale, y: _Scale, width: float)
     return f"M{first} {tops[0][1]}{_along(tops)}H{last}{_along(back)}H{first}Z"
 
 
-def _grid(y: _Scale, low: float, step: float) -> Markup:
-    """Lines across at each step from `low` on, with their values."""
+def _grid(y: _Scale, step: float) -> Markup:
+    """Lines across at each step from 0 on, with their values."""
     mark = Markup('<path class="grid" d="M{} {}H{}"/><text class="y" x="{}" y="{}">{:g}</text>')
-    count = round((y.high - low) / step)
-    values = [low + step * number for number in range(count + 1)]
+    values = [step * number for number in range(round(y.high / step) + 1)]
     return Markup().join(
         mark.format(_LEFT, y(value), WIDTH - _RIGHT, _LEFT - 6, y(value) + 4, round(value, 6))
         for value in values
