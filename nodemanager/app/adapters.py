@@ -77,6 +77,7 @@ def build_cloud(config: Config, clock: Clock) -> CloudDriver:
 
 
 def _part(provider: str, name: str) -> ModuleType:
+    """A module of the package of that cloud, one of PROVIDERS."""
     return import_module(f"nodemanager.cloud.{provider}.{name}")
 
 

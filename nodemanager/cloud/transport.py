@@ -88,6 +88,7 @@ class Answer:
 
     @property
     def wait_asked_for(self) -> float | None:
+        """Seconds to wait by its Retry-After header."""
         return wait_asked_for(self.headers.get("retry-after"))
 
     def of_a_proxy(self, text: str) -> CloudError:

@@ -276,6 +276,7 @@ def _label(window: Window, value: float) -> str:
 
 
 def cells_of(row: AdviceRow, *, terminal: bool) -> tuple[str, ...]:
+    """The cells of a row, one for each of COLUMNS."""
     advice, basis = row.advice.best.label, row.basis
     if basis is None:
         evidence = _facts(row)

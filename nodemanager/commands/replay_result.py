@@ -149,6 +149,7 @@ COLUMNS = ("cleans", "sooner", "later", "not yet", "slot-hours", "boots", "boot-
 
 
 def numbers_of(balance: Balance, decimals: int) -> tuple[str, ...]:
+    """The cells of a row, one for each of COLUMNS."""
     return (
         str(balance.cleans),
         str(balance.earlier),
@@ -184,6 +185,7 @@ MOVE_COLUMNS = ("record", "slot", "host", "node", "by", "reason", RECORDED, "the
 
 
 def move_cells(move: Move, *, terminal: bool) -> tuple[str, ...]:
+    """The cells of a row, one for each of MOVE_COLUMNS."""
     return (
         *_life_cells(move.life),
         move.by.value,
@@ -200,6 +202,7 @@ HIT_COLUMNS = ("record", "slot", "host", "node", "by", "freed", "pinged", "after
 
 
 def hit_cells(one: LifeHit, *, terminal: bool) -> tuple[str, ...]:
+    """The cells of a row, one for each of HIT_COLUMNS."""
     hit = one.first
     seen_at = time_text(hit.pinged_at or hit.alive_at, terminal=terminal)
     return (

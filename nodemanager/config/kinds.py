@@ -157,6 +157,7 @@ def on_off() -> ValueKind[bool]:
 
 
 def choice(of: type[Choice]) -> ValueKind[Choice]:
+    """One of the enum's values, in any case."""
     names = [member.value for member in of]
 
     def parse(text: str) -> Choice:

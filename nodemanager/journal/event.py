@@ -30,6 +30,7 @@ class LoggedEvent:
 
     @property
     def level(self) -> str:
+        """How bad it is, in lower case."""
         level: str = self.more.get(LEVEL, "info")
         return level
 

@@ -180,6 +180,7 @@ def _image_id(volume: Element) -> str | None:
 
 
 def root_size(image: Image, template: Template) -> int:
+    """Bytes of a node's boot volume."""
     return max(image.capacity, (template.disk or 0) * MIB)
 
 

@@ -179,6 +179,7 @@ class StateDir:
         return NodeDir(self.nodes / node_id)
 
     def all(self) -> list[NodeDir]:
+        """Every listed node, in every state."""
         names = sorted(entry.name for entry in os.scandir(self.nodes) if entry.is_dir())
         return [NodeDir(self.nodes / name) for name in names if not name.startswith(".")]
 

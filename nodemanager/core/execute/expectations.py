@@ -33,6 +33,7 @@ class Drains:
 
     @property
     def orders(self) -> dict[str, str]:
+        """The numbers of the orders, by record uuid."""
         return {uuid: order for uuid, (order, _) in self.given.items()}
 
     def after_told(self, orders: DrainTold, now: float) -> Drains:

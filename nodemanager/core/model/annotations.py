@@ -109,6 +109,7 @@ class Marks:
 
     @property
     def by_kind(self) -> Mapping[str, Mapping[str, Mark]]:
+        """The marks on nodes and records, by the word for each."""
         return {
             "hold": self.holds,
             "cordon": {id: one for id, one in self.drains.items() if one.kept},

@@ -109,6 +109,7 @@ EVENTS = {
 
 
 def levels_of(made: Plan, settings: Settings) -> dict[str, float]:
+    """The values of all series but those of events, by their keys."""
     return {
         f"{chart.id}.{name}": value
         for chart in CHARTS
