@@ -75,7 +75,8 @@ class Losses:
             yield Owed("NODE_LOST", f"lost {node_id}", what, since, within)
 
     def _logged(self, manager: Manager, event: Event, fields: dict[str, object]) -> None:
-        if event is not Event.NODE_LOST or manager.mode != "apply":
+        # One without the lease cannot know what the one that has it did.
+        if event is not Event.NODE_LOST or manager.mode != "apply" or not manager.lease:
             return
         node_id = str(fields["node"])
         one = self.world.cloud.instances.get(node_id)

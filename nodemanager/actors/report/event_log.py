@@ -42,7 +42,7 @@ class EventLog:
         self._failing: dict[str, int] = {}
         self._image_errors = 0
         """How many listings in a row came without the image of new nodes."""
-        self.verdicts = plan_log.VerdictLog(log)
+        self.verdicts = plan_log.VerdictLog(log, mode)
         self._demand = plan_log.DemandLog(log)
         self._notices = plan_log.NoticeLog(log)
         self._summaries = plan_log.Lasting(plan_log.SUMMARY_EVERY_S)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from nodemanager.core.explain.events import event_of_node, event_of_record, record_fields
+from nodemanager.core.explain.explain import STANDBY
 from nodemanager.core.model.changed import same_items
 from nodemanager.core.model.reasons import OURS, Event, Kind, Reason
 from nodemanager.core.model.verdict import Verdict
@@ -192,10 +193,14 @@ TOLD_ELSEWHERE = OURS | {
 
 
 class VerdictLog:
-    """Remembers what was told last of each record, node and pair."""
+    """Remembers what was told last of each record, node and pair.
 
-    def __init__(self, log: Logger) -> None:
+    Who stands by can't know which nodes the manager with the lease ended: it tells of none as lost.
+    """
+
+    def __init__(self, log: Logger, mode: str) -> None:
         self._log = log
+        self._tells_lost = mode != STANDBY
         self._records: dict[str, Reason] = {}
         self._nodes: dict[str, Reason] = {}
         self._logged_records: Sequence[Verdict] = ()
@@ -279,7 +284,7 @@ class VerdictLog:
         # A late list may show its record as it was before, and then again.
         lost = [one for one in plan.ended if not (one.in_setup or one.node_id in self._lost)]
         self._lost.update(one.node_id for one in lost)
-        if not lost:
+        if not lost or not self._tells_lost:
             return
         verdicts = {verdict.id: verdict for verdict in plan.records}
         for one in lost:

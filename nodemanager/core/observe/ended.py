@@ -76,8 +76,12 @@ class EndedNode:
         return None if self.record.claim is None else self.record.claim.size
 
 
-def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[EndedNode, ...]]:
+def seen_ended(
+    snapshot: Snapshot, settings: Settings
+) -> tuple[History, tuple[EndedNode, ...], frozenset[str]]:
     """The history that knows those lives, and those that it did not know before.
+
+    Last come the lives, of those, that were up and that we ended, by key.
 
     A listing shows such a node as terminated, or the cloud calls it gone, asked by its id (D3).
     What has ended never comes back, so a life stays in it for as long as its record holds it, and
@@ -85,12 +89,13 @@ def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[E
     """
     history = snapshot.history
     if history.cloud is None or history.records is None:
-        return history, ()
+        return history, (), frozenset()
     absent = history.ended
     if not (absent or history.asked or history.ended_lives):
-        return history, ()
+        return history, (), frozenset()
     known = _still_held(history.ended_lives, history.records.items)
     news: list[EndedNode] = []
+    ours: set[str] = set()
     for record in history.records.items:
         boots = waits_for_first_ping(record) or waits_to_join(record, history)
         was_up = record.slot_number is not None and record.uuid in history.absence
@@ -112,9 +117,11 @@ def seen_ended(snapshot: Snapshot, settings: Settings) -> tuple[History, tuple[E
         if not is_shut_down and not _is_our_doing(node_id, key, snapshot):
             shown = node if isinstance(node, CloudNode) else None
             news.append(EndedNode(record, node_id, shown, in_setup=boots))
+        elif not boots:
+            ours.add(key)
     if known == history.ended_lives:
-        return history, ()
-    return changed(history, ended_lives=frozenset(known)), tuple(news)
+        return history, (), frozenset()
+    return changed(history, ended_lives=frozenset(known)), tuple(news), frozenset(ours)
 
 
 def _still_held(lives: Collection[str], records: Iterable[Record]) -> set[str]:

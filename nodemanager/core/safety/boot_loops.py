@@ -157,9 +157,9 @@ def nodes_ended(snapshot: Snapshot, settings: Settings) -> tuple[Snapshot, tuple
     """The snapshot that knows which lives have ended, and those that are news.
 
     Each that ended in its set-up is a failed boot. What a former run counted is no news (B5), nor
-    what it destroyed: until that is known, nothing is.
+    what it destroyed: until that is known, nothing is. What we ended is counted for the next run.
     """
-    history, seen = seen_ended(snapshot, settings)
+    history, seen, ours = seen_ended(snapshot, settings)
     if not snapshot.journal_read:
         return changed(snapshot, history=history), ()
     limits = snapshot.limits
@@ -167,6 +167,8 @@ def nodes_ended(snapshot: Snapshot, settings: Settings) -> tuple[Snapshot, tuple
     if history.records is not None and snapshot.breaker.part(Cause.RECORDS_COLLAPSED) is None:
         loops = still_waiting(loops, history.listed_records)
     news = tuple(one for one in seen if one.life not in loops.counted)
+    if not ours <= loops.counted:
+        loops = replace(loops, counted=loops.counted | ours)
     for one in news:
         if one.in_setup:
             loops = after_end(

@@ -123,6 +123,10 @@ def _(scene: Scene) -> None:
     clock = pool.manager.clock
 
     def boot() -> None:
+        # Another fault may have started one meanwhile: none lives through its machine's boot.
+        for one in world.managers.values():
+            if one.clock is clock and one.alive:
+                one.kill()
         clock.booted_at = world.engine.now - 20.0
         world.start_again(pool)
 
