@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodemanager.actors.report.journal_writer import JournalWriter
-from nodemanager.core.observe import history
+from nodemanager.core.observe import clocks
 from nodemanager.core.observe.clocks import Clocks
 from tests.simulation.run import Result, run
 from tests.simulation.scenario import Storm
@@ -51,7 +51,7 @@ def played(*, back_s: float, writes: bool) -> tuple[Result, World]:
 
 
 def without_the_contradictions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(history, "after_stamps", lambda clock, listing, *, is_first: clock)
+    patch.setattr(clocks, "after_stamps", lambda clock, listing, *, is_first: clock)
 
 
 def test_lives_older_than_the_step_show_nothing_of_it_and_their_records_are_excepted() -> None:

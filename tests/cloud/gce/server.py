@@ -11,7 +11,8 @@ import base64
 import functools
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -79,6 +80,13 @@ class GceServer(CloudServer):
             self.start_afresh()
             self.page_limit: int | None = None
             self.tokens.reset()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No request is answered meanwhile, and what is due is done."""
+        with self._lock:
+            self.project.settle()
+            yield
 
     def answer(
         self, verb: str, target: str, headers: Mapping[str, str], sent: bytes

@@ -81,12 +81,15 @@ def test_a_node_that_was_down_before_an_operator_killed_it_is_of_the_wave_d9_o2(
 
 
 @cases(
-    ("meanwhile", "opens"),
-    {"down-all-the-time": (WorkerState.DOWN, True), "well-in-between": (WorkerState.BUSY, False)},
+    ("meanwhile", "polls", "opens"),
+    {
+        "down-all-the-time": (WorkerState.DOWN, 2, True),
+        "well-for-a-window": (WorkerState.BUSY, 22, False),
+    },
 )
 @pytest.mark.parametrize("step", [7200.0, -7200.0])
 def test_a_node_in_its_boot_grace_again_by_a_jump_is_of_the_wave_until_it_is_well_d9_t1(
-    step: float, meanwhile: WorkerState, opens: bool
+    step: float, meanwhile: WorkerState, polls: int, opens: bool
 ) -> None:
     """Two of four turned down, too few for a wave; by the jump the second is not down for long.
 
@@ -97,7 +100,7 @@ def test_a_node_in_its_boot_grace_again_by_a_jump_is_of_the_wave_until_it_is_wel
     assert made.destroyed == ["i-r0"]
     made.store_step += step
     made.wall_step += step
-    for _ in range(2):
+    for _ in range(polls):
         # The first may have been said before the jump.
         say(made, meanwhile, {"r0"})
     made.drop_node("i-r0")
