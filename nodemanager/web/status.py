@@ -189,7 +189,7 @@ class Status:
             "under_way": dict(self.under_way),
             "price": _rounded(self.price),
             "leftovers": self._leftovers(),
-            "notices": [_fields(one, *(() if with_names else ("slots",))) for one in self.notices],
+            "notices": [_fields(one, *NOTICE, *(("slots",) * with_names)) for one in self.notices],
             "orders": {kind: len(marks) for kind, marks in self.marks.by_kind.items()},
         }
         for kind, one in STANDING.items():
@@ -291,10 +291,7 @@ class Status:
             "held_by": dict(slots.held_by),
             "leaked": {
                 "count": sum(leak.leaked for leak in slots.leaks),
-                "causes": [
-                    {**_fields(leak, "records", "in_window"), "leaked": leak.leaked}
-                    for leak in slots.leaks
-                ],
+                "causes": [{**_fields(leak, *LEAK), "leaked": leak.leaked} for leak in slots.leaks],
                 "ends": dict(sorted(self.leaked_by_end.items())),
             },
         }
@@ -305,18 +302,25 @@ class Status:
         return {"open": self.breaker.is_open, **first, "others": others}
 
 
-def _fields(one: object, *left_out: str) -> Json:
-    return {name: value for name, value in plain(one).items() if name not in left_out}
+# What is shown of each. A field that is not named here is not shown: it may name a node.
+NOTICE = ("event", "reason", "count", "limit", "clear")
+LEAK = ("cause", "count", "oldest_s", "free_in_s")
+SIZE = ("size", "nodes", "coming", "booting", "wished", "going")
+CAUSE = ("reason", "count", "in_s")
+
+
+def _fields(one: object, *names: str) -> Json:
+    return {name: value for name, value in plain(one).items() if name in names}
 
 
 def _size(one: SizeWhy, with_names: bool) -> Json:
     """What keeps one size from growing and shrinking; without names no ids and no places."""
-    hidden = ("measures",) if with_names else ("measures", "nodes")
+    cause = (*CAUSE, *(("nodes",) * with_names))
     return {
-        **_fields(one, "price", "resting"),
-        "grows": [_fields(cause, *hidden) for cause in one.grows],
-        "one_more": None if one.one_more is None else _fields(one.one_more, *hidden),
-        "shrinks": [_fields(cause, *hidden) for cause in one.shrinks],
+        **_fields(one, *SIZE),
+        "grows": [_fields(each, *cause) for each in one.grows],
+        "one_more": None if one.one_more is None else _fields(one.one_more, *cause),
+        "shrinks": [_fields(each, *cause) for each in one.shrinks],
     }
 
 
