@@ -10,7 +10,8 @@ from nodemanager.core.model.breaker import Cause
 from nodemanager.core.model.changed import changed
 from nodemanager.core.model.reasons import Reason
 from nodemanager.core.model.settings import ASK_AGAIN_S
-from nodemanager.core.model.world import CloudState
+from nodemanager.core.model.world import CloudState, life_key
+from nodemanager.core.observe.history import destroy_sent
 from nodemanager.core.observe.snapshot import Limits
 from nodemanager.core.plan.plan import Plan
 from tests.core.build import SMALL, Flight, World, node, world
@@ -218,3 +219,18 @@ def test_while_most_records_are_out_of_sight_those_in_sight_are_judged_and_no_ot
     assert plan.breaker.cause is Cause.RECORDS_COLLAPSED
     assert ended(plan) == [("i-r2", LOST)]
     assert len(plan.loops.counted) == 2
+
+
+@pytest.mark.parametrize("kind", ["shutdown:idle", None])
+def test_one_that_was_up_and_that_we_ended_is_known_to_the_next_run(kind: str | None) -> None:
+    """However its shutdown ended, which may have been given up (seeds 84000009 and 84000012)."""
+    made = world(max_nodes=4)
+    record = made.add_record("r1", quiet=10.0)
+    made.add_node("r1", age=3600.0)
+    made.round()
+    made.history = destroy_sent(made.history, "i-r1", made.now, refused=False)
+    made.change_node("i-r1", state=CloudState.TERMINATED)
+    made.flags["record_flights"] = {} if kind is None else {"r1": Flight(kind, made.now)}
+    plan = made.round()
+    assert plan.ended == ()
+    assert plan.loops.counted == {life_key("r1", record.incarnation)}
