@@ -62,18 +62,11 @@ def _checked(name: str, value: Any, naming: Naming) -> Any:
     if name in _OBJECTS:
         return _object(name, value)
     if name == "uuid":
-        pattern = f"{naming.uuid_prefix}-7ekkf-"
-        if not isinstance(value, str) or not wire.UUID.fullmatch(value):
-            raise StoreRefused(f"uuid must be {pattern} and 15 of a-z and 0-9")
-        if not value.startswith(pattern):
-            raise StoreRefused(f"uuid must begin with {pattern}")
-        return value
+        return _uuid(value, naming)
     if value is None:
         return None
     if name == "slot_number":
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_SLOT:
-            raise StoreRefused("slot_number must be a whole number from 0 up")
-        return value
+        return _slot(value)
     if name in _TIMES:
         nanoseconds = stored_time(name, value)
         if nanoseconds < 0:
@@ -98,6 +91,21 @@ def _object(name: str, value: Any) -> dict[str, Any]:
     secret = value.get(wire.PING_SECRET)
     if name == "info" and secret is not None and not isinstance(secret, str):
         raise StoreRefused("info.ping_secret must be text")
+    return value
+
+
+def _uuid(value: Any, naming: Naming) -> str:
+    pattern = f"{naming.uuid_prefix}-7ekkf-"
+    if not isinstance(value, str) or not wire.UUID.fullmatch(value):
+        raise StoreRefused(f"uuid must be {pattern} and 15 of a-z and 0-9")
+    if not value.startswith(pattern):
+        raise StoreRefused(f"uuid must begin with {pattern}")
+    return value
+
+
+def _slot(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_SLOT:
+        raise StoreRefused("slot_number must be a whole number from 0 up")
     return value
 
 

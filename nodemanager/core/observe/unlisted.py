@@ -84,7 +84,7 @@ def look_for_unlisted(snapshot: Snapshot, settings: Settings) -> Unlisted:
         if node is not None:
             unheard[record.uuid] = node
         node_id = id_to_ask_by(record, snapshot)
-        is_asked_for = verdict is not None and verdict.reason is not Reason.PINGING_UNLISTED
+        is_asked_for = _is_alive(verdict)
         is_asked_for |= _is_missing(record, absence.first_at, snapshot, settings)
         by_id = is_asked_for or _should_be_listed(record, snapshot, settings)
         by_id = by_id or _may_be_lost(record, snapshot, settings)
@@ -189,6 +189,10 @@ def _longest_unasked(keys: list[str], history: History) -> tuple[str, ...]:
         return (float("-inf") if before is None else before.at), key
 
     return tuple(sorted(keys, key=turn)[:ASK_LIMIT])
+
+
+def _is_alive(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.reason is not Reason.PINGING_UNLISTED
 
 
 def _is_explained(record: Record, snapshot: Snapshot, settings: Settings) -> bool:
